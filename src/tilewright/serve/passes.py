@@ -1,7 +1,7 @@
 """Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
 
-Copies of operands and of triangles, the passes of ``accuracy="fp32"``, and their products: what the
-portfolio ``passes`` holds, so that none of them is compiled where it serves.
+Copies of operands and of triangles, the passes of ``accuracy="fp32"`` and ``"fp64"``, and their
+products: what the portfolio ``passes`` holds, so that none of them is compiled where it serves.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
+from tilewright.serve.residues.chain import BOUND, CORE, native_source, tensor_config
 from tilewright.serve.split.product import arithmetic_of_scheme
 from tilewright.serve.tensor_cores import wgmma
-from tilewright.stencil import Source
+from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
+from tilewright.stencil.residues.sources import Passes
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant
@@ -37,6 +39,11 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
     yield from (("triangles", one) for one in _triangles())
+    yield from (("residues", one) for one in _residues())
+    for variant in (BOUND, CORE):
+        config = tensor_config(variant, device)
+        yield f"residues {config.id}", wgmma().source(config, variant, "cuda")
+    yield from (("residues native", one) for one in _native(device))
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
     for name in _ROUTES:
@@ -71,6 +78,20 @@ def _splits() -> Iterator[Source]:
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
         yield sources.expand(op, wide=True, other=other)
     yield sources.expand(Trans.T, wide=False)
+
+
+def _residues() -> Iterator[Source]:
+    for is_complex in (False, True):
+        for k_fast in itertools.product((False, True), repeat=2):
+            of = Passes(1, 1, 1, k_fast, is_complex)
+            yield from (of.norms("cuda"), of.bound("cuda"), of.residues("cuda"))
+        yield from (of.scales("cuda"), of.judge("cuda"), of.reconstruct("cuda"))
+
+
+def _native(device: DeviceSpec) -> Iterator[Source]:
+    for letter, operations in (("d", (Trans.N, Trans.T)), ("z", tuple(Trans))):
+        for ops in itertools.product(operations, repeat=2):
+            yield native_source(Variant(precision(letter), *ops), device)
 
 
 def _products(

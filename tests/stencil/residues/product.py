@@ -41,7 +41,8 @@ class Product:
     ) -> None:
         self.live, self.a, self.b = live, a, b
         (m, k), n = a.shape, b.shape[1]
-        self.of = Passes(m, n, k, k_fast, conjugated, np.iscomplexobj(a))
+        self.of = Passes(m, n, k, k_fast, np.iscomplexobj(a))
+        self.conjugated = conjugated[0] + 2 * conjugated[1]
         self.ld = -(-k // 16) * 16
         placed = [
             stored(x.conj() if is_conjugated else x, along != which)
@@ -107,7 +108,7 @@ class Product:
         (a, b), (step_a, step_b) = self.planes, steps
         self.run(
             "residues", of.planes_launch, *self.matrices, a, step_a, b, step_b, ld, self.norms,
-            self.exponents, self.decision,
+            self.exponents, self.conjugated, self.decision,
         )  # fmt: skip
         rows = -(-m // 4) * 4
         made = self.room(planes * rows * n)

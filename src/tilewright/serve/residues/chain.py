@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tilewright.serve.routes import Laid, MemorySpace, Step
 from tilewright.serve.split.product import unproved_are_served
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
 from tilewright.space import Config
-from tilewright.stencil import Launch, Source, Variant, stencil
+from tilewright.stencil import Launch, Source, Stencil, Variant, stencil
 from tilewright.stencil.residues.sources import (
     DECISION_WORDS,
     MOST_K,
@@ -64,7 +64,7 @@ def why_native(live: LiveDevice, problem: Problem, call: GemmCall) -> str:
         return ""
     if not has_wgmma(live):
         return f"{live.id} has no int8 tensor cores that are proved for residues"
-    config, family = _native(live, problem)
+    config, family = _native(Variant.of(problem), live.spec)
     if not begin_aligned(call) or family.geometry(config).mode(problem).scalar:
         return "operands or their columns are not aligned to 16 bytes"
     from tilewright.serve.residues.worth import is_worth
@@ -97,8 +97,7 @@ class _Chain:
     @cached_property
     def _passes(self) -> Passes:
         p = self.problem
-        conjugated = p.trans_a.conjugated, p.trans_b.conjugated
-        return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, conjugated, p.precision.is_complex)
+        return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, p.precision.is_complex)
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -176,7 +175,7 @@ class _Chain:
         yield self._step(
             of.residues(dialect), of.planes_launch,
             *self._matrices, a, _i(p.m * self._ld), b, _i(p.n * self._ld), ld, norms, exponents,
-            decision,
+            _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), decision,
         )  # fmt: skip
         yield self._products()
         alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
@@ -234,8 +233,8 @@ class _Chain:
         """Return the kernel that computes what residues may not."""
         p, variant = self.problem, Variant.of(self.problem)
         if has_wgmma(self.live):
-            config, family = _native(self.live, p)
-            kernel = kernel_of(self.live, native_source(config, variant))
+            config, family = _native(variant, self.live.spec)
+            kernel = kernel_of(self.live, native_source(variant, self.live.spec))
             launch = family.launch(config, p.m, p.n, p.k)
         else:
             chosen, kernel = ready(self.live, p, begin_aligned(self.call), routed=True)
@@ -243,15 +242,17 @@ class _Chain:
         return kernel, launch, (*family.arguments(config, variant, self.call), self._decision)
 
 
-def _native(live: LiveDevice, problem: Problem) -> tuple[Config, Any]:
+@lru_cache(maxsize=64)
+def _native(variant: Variant, device: DeviceSpec) -> tuple[Config, Stencil]:
     """Return the config that computes what residues may not, and its stencil."""
     family = stencil("mma_f64")
-    return family.default(Variant.of(problem), live.spec), family
+    return family.default(variant, device), family
 
 
-def native_source(config: Config, variant: Variant) -> Source:
+def native_source(variant: Variant, device: DeviceSpec) -> Source:
     """Return the native kernel that runs where the decision is for it."""
-    return stencil("mma_f64").source(config, variant, "cuda").run_if(0)
+    config, family = _native(variant, device)
+    return family.source(config, variant, "cuda").run_if(0)
 
 
 def _i(number: int) -> np.int64:

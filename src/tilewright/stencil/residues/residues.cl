@@ -7,11 +7,12 @@
  * element has two residues of p, at planes 2 z and 2 z + 1: of re + im j and of re - im j, where j is a
  * number with j^2 = -1 modulo p: their products are those of the complex numbers.
  *
- *     exponents   of every side, for reconstruct.cl
+ *     exponents    of every side, for reconstruct.cl
+ *     conjugated   bits: 1 for op(A), 2 for op(B), of which imaginary parts change their sign
  *
  * Macros: FIRST (least number of moduli), COUNT, MOST_OF_COUNTS (norms, a double for each number from
  * FIRST on), NUMBERS (moduli), LOW, HIGH (words with 256^l mod p, signed bytes), and for complex
- * elements LOW_J, HIGH_J (the same times j); CONJUGATED_A, CONJUGATED_B.
+ * elements LOW_J, HIGH_J (the same times j).
  */
 #include "residues/planes.h"
 
@@ -52,7 +53,7 @@ HELPER int nearest(int x, float p, float reciprocal)
 
 KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                                                 const GLOBAL double *RESTRICT norms,
-                                                GLOBAL int *RESTRICT exponents,
+                                                GLOBAL int *RESTRICT exponents, isize conjugated,
                                                 const GLOBAL int *RESTRICT decision)
 {
     SHARED_ARRAY double space[SPACE];
@@ -71,7 +72,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
         int digits_low[4 * PARTS], digits_high[4 * PARTS];
         UNROLL for (int e = 0; e < 4 * PARTS; ++e) {
             double x = v[step * 4 * PARTS + e];
-            if (PARTS == 2 && e % 2 && (is_b ? CONJUGATED_B : CONJUGATED_A))
+            if (PARTS == 2 && e % 2 && conjugated >> is_b & 1)
                 x = -x;
             /* Bytes of a number and 128 of each are the digits and 128. */
             const usize all = 0x8080808080808080ul;

@@ -57,8 +57,6 @@ class Passes:
         Sizes.
     k_fast : tuple of bool
         Whether memory of A and of B runs along k.
-    conjugated : tuple of bool
-        Whether op(A) and op(B) are conjugated.
     is_complex : bool
         Whether elements are pairs of doubles.
     """
@@ -67,7 +65,6 @@ class Passes:
     n: int
     k: int
     k_fast: tuple[bool, bool] = (False, False)
-    conjugated: tuple[bool, bool] = (False, False)
     is_complex: bool = False
 
     @property
@@ -181,16 +178,12 @@ class Passes:
     def residues(self, dialect: Dialect) -> Source:
         """Return the third pass.
 
-        ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, decision)``.
+        ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, conjugated, decision)``.
         """
         of = self.moduli
         low, high = of.words()
-        conjugated = {
-            f"CONJUGATED_{x}": int(one) for x, one in zip("AB", self.conjugated, strict=True)
-        }
         defines: dict[str, int | str] = {
             **self._orders,
-            **conjugated,
             "FIRST": of.first,
             "COUNT": len(of.numbers),
             "MOST_OF_COUNTS": _listed(of.most(count).hex() for count in of.counts),
