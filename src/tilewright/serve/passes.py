@@ -82,8 +82,8 @@ def _splits() -> Iterator[Source]:
 
 def _residues() -> Iterator[Source]:
     for is_complex in (False, True):
-        for k_fast in itertools.product((False, True), repeat=2):
-            of = Passes(1, 1, 1, k_fast, is_complex)
+        for a, b in itertools.product((False, True), repeat=2):
+            of = Passes(1, 1, 1, (a, b), is_complex)
             yield from (of.norms("cuda"), of.bound("cuda"), of.residues("cuda"))
         yield from (of.scales("cuda"), of.judge("cuda"), of.reconstruct("cuda"))
 
