@@ -84,7 +84,7 @@ def _residues() -> Iterator[Source]:
     for is_complex in (False, True):
         for a, b in itertools.product((False, True), repeat=2):
             of = Passes(1, 1, 1, (a, b), is_complex)
-            yield from (of.norms("cuda"), of.bound("cuda"), of.residues("cuda"))
+            yield from (of.sample("cuda"), of.measure("cuda"), of.residues("cuda"))
         yield from (of.scales("cuda"), of.judge("cuda"), of.reconstruct("cuda"))
 
 

@@ -78,23 +78,22 @@ class Product:
         partial = room(16 * of.chunks * of.sides)
         self.decision, self.report = room(4 * DECISION_WORDS), room(32)
         self.norms, self.exponents = room(8 * of.sides), room(4 * of.sides)
-        magnitudes, self.inexact = room(4 * of.sides), room(4 * of.sides)
+        magnitudes, self.steps = room(4 * of.sides), room(4 * of.sides)
+        self.units, places = room(4 * of.sides), room(4 * of.sides)
+        bytes_a, bytes_b, low_ld = room(m * ld), room(n * ld), -(-m // 4) * 4
+        self.run("sample", of.sample_launch, *self.matrices, self.units, places, self.decision)
         self.run(
-            "norms", of.norms_launch, *self.matrices, partial, of.sides, of.chunks, self.decision
-        )
-        self.run(
-            "scales", of.scales_launch, partial, of.sides, of.chunks, self.norms, magnitudes,
-            self.inexact, self.decision,
+            "measure", of.measure_launch, *self.matrices, bytes_a, 0, bytes_b, 0, ld, self.units,
+            places, partial, of.sides, of.chunks,
         )  # fmt: skip
-        bytes_a, bytes_b, low_ld = room(m * ld), room(n * ld), m + 3
         self.run(
-            "bound", of.planes_launch, *self.matrices, bytes_a, 0, bytes_b, 0, ld, self.norms,
-            self.inexact, self.decision,
+            "scales", of.scales_launch, partial, of.sides, of.chunks, self.units, places,
+            self.norms, magnitudes, self.steps, self.decision,
         )  # fmt: skip
         self.low = room(2 * low_ld * n)
         self.run("multiply_bound", of.model_launch, m, n, k, bytes_a, bytes_b, ld, self.low, low_ld)
         self.run(
-            "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.inexact, of.first_b,
+            "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.steps, of.first_b,
             np.float32(of.limit), self.decision, self.report,
         )  # fmt: skip
         self.words = self.read(self.decision, np.int32, DECISION_WORDS)

@@ -102,7 +102,7 @@ def test_integers_are_multiplied_exactly(live):
     product = Product(live, a, b, (True, True))
     product.judged()
     assert product.moduli == REAL.first
-    assert not product.read(product.inexact, np.int32, product.of.sides).any()
+    assert not product.read(product.steps, np.float32, product.of.sides).any()
     np.testing.assert_array_equal(product.multiplied(), a @ b)
 
 
@@ -111,11 +111,9 @@ def test_bound_of_magnitudes_is_below_them_by_little(live):
         a, b = drawn(5, 40, 50, 500, is_complex, 1.0)
         product = Product(live, a, b, (True, True))
         product.judged()
-        bits = product.read(product.low, np.uint16, 50, 43)[:, :40].T.astype(np.uint32) << 16
-        most, unit = product.of.moduli.most(product.of.moduli.first), product.of.moduli.unit
-        norms = product.read(product.norms, float, product.of.sides)
-        norms = norms[:40, None], norms[product.of.first_b :][None, :50]
-        scale = sum(np.floor(np.log2(most / x)) - unit + 14 for x in norms)
+        bits = product.read(product.low, np.uint16, 50, 40).T.astype(np.uint32) << 16
+        units = product.read(product.units, np.int32, product.of.sides)
+        scale = units[:40, None] + units[product.of.first_b :][None, :50].astype(float)
         low, right = bits.view(np.float32) * 2.0**-scale, abs(a) @ abs(b)
         assert np.all(low <= right)
         assert np.all(low >= right * 0.7)

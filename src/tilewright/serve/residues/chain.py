@@ -2,7 +2,7 @@
 
 ::
 
-    norms -> scales -> bound -> its product in FP8 -> judge: how many moduli, or the native kernel
+    sample -> measure -> scales -> a bound in FP8 -> judge: how many moduli, or the native kernel
           -> residues -> their products -> reconstruct
           -> the native kernel
 
@@ -152,24 +152,25 @@ class _Chain:
         (a, b), c, decision = self._planes, self._product, self._decision
         partial = self.space.need("partial norms", 16 * of.chunks * of.sides)
         norms, exponents = self._sides("norms", 8), self._sides("exponents", 4)
-        magnitudes, inexact = self._sides("magnitudes", 4), self._sides("inexact", 4)
+        magnitudes, steps = self._sides("magnitudes", 4), self._sides("steps", 4)
+        units, places = self._sides("units", 4), self._sides("places", 4)
         all_, chunks, first_b, ld = map(_i, (of.sides, of.chunks, of.first_b, self._ld))
         rows, columns = self._whole
         yield self._step(
-            of.norms(dialect), of.norms_launch, *self._matrices, partial, all_, chunks, decision
+            of.sample(dialect), of.sample_launch, *self._matrices, units, places, decision
         )
         yield self._step(
-            of.scales(dialect), of.scales_launch,
-            partial, all_, chunks, norms, magnitudes, inexact, decision,
+            of.measure(dialect), of.measure_launch,
+            *self._matrices, a, _i(0), b, _i(0), ld, units, places, partial, all_, chunks,
         )  # fmt: skip
         yield self._step(
-            of.bound(dialect), of.planes_launch,
-            *self._matrices, a, _i(0), b, _i(0), ld, norms, inexact, decision,
+            of.scales(dialect), of.scales_launch,
+            partial, all_, chunks, units, places, norms, magnitudes, steps, decision,
         )  # fmt: skip
         yield self._bound()
         yield self._step(
             of.judge(dialect), of.judge_launch,
-            _i(p.m), _i(p.n), c, _i(rows), magnitudes, inexact, first_b, np.float32(of.limit),
+            _i(p.m), _i(p.n), c, _i(rows), magnitudes, steps, first_b, np.float32(of.limit),
             decision, decision if report is None else report,
         )  # fmt: skip
         yield self._step(

@@ -1,10 +1,12 @@
 /* How many moduli: by the largest ratio of an element's error bound to |A| |B|.
  *
- *     ratio = max over i, j of  (inexact_a[i] magnitudes_b[j] + inexact_b[j] magnitudes_a[i]) / low[i, j]
+ *     ratio = max over i, j of  (steps_a[i] magnitudes_b[j] + steps_b[j] magnitudes_a[i]) / low[i, j]
  *
- * low: the product of bound.cl's bytes, in BF16, m contiguous.  With so many moduli as leave sides
- * 2^GAINS[c] times the length that BASE moduli do, the ratio is allowed to be limit 2^GAINS[c];
+ * low: the product of measure.cl's bytes, in BF16, m contiguous.  With so many moduli as leave sides
+ * 2^GAINS[c] times the length that the least number does, the ratio is allowed to be limit 2^GAINS[c];
  * the last block to end takes the first choice that is enough, or none: the native kernel.
+ *
+ * A thread has four elements of COLUMNS columns.
  *
  * Macros: CHOICES, GAINS, COUNTS (moduli of each choice), NUMBERS (all moduli), PLANES_OF_EACH.
  */
@@ -41,28 +43,35 @@ HELPER float as_number(int bits)
 /* Columns of C that a block goes through. */
 #define COLUMNS 16
 
+typedef struct ALIGNED(8) { unsigned short e[4]; } four_bfloat16;
+
 KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsigned short *RESTRICT low,
                                              isize ld, const GLOBAL float *RESTRICT magnitudes,
-                                             const GLOBAL int *RESTRICT inexact, isize first_b,
+                                             const GLOBAL float *RESTRICT steps, isize first_b,
                                              float limit, GLOBAL int *RESTRICT decision,
                                              GLOBAL int *RESTRICT report)
 {
     SHARED_ARRAY int found[THREADS];
-    const isize down = (m + THREADS - 1) / THREADS;
-    const isize i = (isize)BLOCK_ID % down * THREADS + THREAD_ID;
+    const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
+    const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4;
     const isize j0 = (isize)BLOCK_ID / down * COLUMNS;
     float most = 0;
     if (i < m && !decision[UNFIT]) {
-        const float sum = magnitudes[i], own = inexact[i];
+        float sums[4], own[4];
+        UNROLL for (int e = 0; e < 4; ++e) {
+            sums[e] = magnitudes[i + e]; /* of whole tiles of sides */
+            own[e] = steps[i + e];
+        }
         UNROLL for (int c = 0; c < COLUMNS; ++c) {
-            const isize j = j0 + c;
-            if (j >= n)
-                break;
-            const float error = own * magnitudes[first_b + j] + inexact[first_b + j] * sum;
-            const float least = of_bfloat16(low[i + j * ld]);
-            const float ratio = least > 0 ? error / least : as_number(INFINITE);
-            if (error > 0 && ratio > most)
-                most = ratio;
+            const isize j = j0 + c < n ? j0 + c : n - 1;
+            const float sum = magnitudes[first_b + j], step = steps[first_b + j];
+            const four_bfloat16 found_low = *(const GLOBAL four_bfloat16 *)(low + i + j * ld);
+            UNROLL for (int e = 0; e < 4; ++e) {
+                const float error = own[e] * sum + step * sums[e], least = of_bfloat16(found_low.e[e]);
+                const float ratio = least > 0 ? error / least : as_number(INFINITE);
+                if (i + e < m && error > 0 && ratio > most)
+                    most = ratio;
+            }
         }
     }
     found[THREAD_ID] = as_bits(most);

@@ -61,7 +61,21 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
     const int count = decision[MODULI];
     if (!count)
         return;
-    BLOCK_OF_BOTH(v, space)
+    const isize steps_of_k = (k + KS - 1) / KS;
+    const isize of_a = (sides_a + SIDES - 1) / SIDES * steps_of_k;
+    const int is_b = (isize)BLOCK_ID >= of_a, along_k = is_b ? K_FAST_B : K_FAST_A;
+    const isize number = (isize)BLOCK_ID - (is_b ? of_a : 0);
+    const matrix of = MATRIX(is_b);
+    const isize across = (of.sides + SIDES - 1) / SIDES;
+    const tile t = along_k ? tile_of(of, number / steps_of_k * SIDES, number % steps_of_k * KS)
+                           : tile_of(of, number % across * SIDES, number / across * KS);
+    if (along_k)
+        read_along_k(v, of, t);
+    else
+        read_across_k(v, space, of, t);
+    GLOBAL unsigned char *const planes = is_b ? planes_b : planes_a;
+    const isize stride = is_b ? stride_b : stride_a;
+    const int at = THREAD_ID % ACROSS * 4, down = THREAD_ID / ACROSS;
     const double most = most_of[count - FIRST];
     UNROLL for (int step = 0; step < STEPS; ++step) {
         const isize side = t.side0 + step * DOWN + down;
@@ -80,7 +94,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
             digits_low[e] = (int)whole;
             digits_high[e] = (int)(whole >> 32);
         }
-        GLOBAL unsigned char *to_four = to.first + side * ld_planes + t.k0 + at;
+        GLOBAL unsigned char *to_four = planes + side * ld_planes + t.k0 + at;
         UNROLL_MODULI for (int z = 0; z < COUNT; ++z) {
             if (z >= count)
                 break;
@@ -100,7 +114,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                 const PRIVATE int *const x = found + 4 * plane;
                 if (inside)
                     *(GLOBAL unsigned int *)to_four = four_bytes(x[0], x[1], x[2], x[3]);
-                to_four += to.stride;
+                to_four += stride;
             }
         }
     }

@@ -1,20 +1,24 @@
-/* Of every side its norm, and its magnitudes' sum in units of the norm that BASE moduli leave it.
+/* Of every side its norm, and what it has to do with errors, in units of its bytes (measure.cl).
  *
- *     norms        at least the 2-norm, of which exponent_of makes what the side is multiplied by
- *     magnitudes   sum |x| 2^(exponent - UNIT), at least; UNIT is floor(log2(MOST))
- *     inexact      0: judge.cl; bound.cl says of which sides rounding changes an element
+ *     norms        the 2-norm, of which exponent_of makes what the side is multiplied by
+ *     magnitudes   sum |x| 2^unit, at least
+ *     steps        2^(unit + UNIT - exponent), with BASE moduli, or 0 where all elements are integers
+ *                  at that exponent; UNIT is floor(log2(MOST))
  *
  * A norm outside of 2^-480 to 2^480, or one that is none, leaves the product to the native kernel: sums
- * of squares have lost nothing but what does not count beside that norm.
+ * of squares have lost nothing but what does not count beside that norm.  So do sides whose sample
+ * said nothing of them: FP32 holds all others' numbers.
  *
  * Macros: MOST, a double (moduli.py), UNIT.
  */
 #include "residues/tiles.h"
 
 KERNEL THREADS_PER_BLOCK(THREADS) void scales(const GLOBAL double *RESTRICT partial, isize all,
-                                              isize chunks, GLOBAL double *RESTRICT norms,
+                                              isize chunks, const GLOBAL int *RESTRICT units,
+                                              const GLOBAL int *RESTRICT places,
+                                              GLOBAL double *RESTRICT norms,
                                               GLOBAL float *RESTRICT magnitudes,
-                                              GLOBAL int *RESTRICT inexact,
+                                              GLOBAL float *RESTRICT steps,
                                               GLOBAL int *RESTRICT decision)
 {
     const isize side = (isize)BLOCK_ID * THREADS + THREAD_ID;
@@ -27,14 +31,17 @@ KERNEL THREADS_PER_BLOCK(THREADS) void scales(const GLOBAL double *RESTRICT part
     }
     const double norm = sqrt(squares);
     norms[side] = norm;
-    magnitudes[side] = 0;
-    inexact[side] = 0;
+    magnitudes[side] = steps[side] = 0;
     if (norm == 0 && sum == 0)
         return;
-    if (!(norm >= power_of_two(-480) && norm <= power_of_two(480))) {
+    const int unit = units[side], exponent = exponent_of(norm, MOST);
+    const double scaled = sum * power_of_two(unit);
+    if (!(norm >= power_of_two(-480) && norm <= power_of_two(480) && scaled >= power_of_two(-60) &&
+          scaled <= power_of_two(60))) {
         decision[UNFIT] = 1;
         return;
     }
-    const double scaled = sum * power_of_two(exponent_of(norm, MOST) - UNIT);
     magnitudes[side] = (float)(scaled * (1 + 1e-6));
+    if (places[side] > exponent)
+        steps[side] = (float)power_of_two(unit + UNIT - exponent);
 }

@@ -17,13 +17,13 @@ __all__ = ["DECISION_WORDS", "MOST_K", "REPORT_WORDS", "Passes", "bound_in_round
 _THREADS, _SIDES, _KS = 256, 32, 128
 REPORT_WORDS = 8
 
-# norms.cl: tiles of k whose sums are one.
+# measure.cl: tiles of k whose sums are one.
 _CHUNK = 8
 
 # judge.cl: columns of C of a block.
 _COLUMNS = 16
 
-# Elements that a thread of reconstruct.cl puts together.
+# Elements of a column that a thread judges, or puts together.
 _FOUR = 4
 
 # Raised when what these kernels compute changes.
@@ -32,11 +32,8 @@ VERSION = 1
 # Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh).
 MOST_K = 2**15
 
-# What bound.cl's bytes, their sum in FP32 and its rounding to BF16 may add to |A| |B|.
+# What measure.cl's bytes, their sum in FP32 and its rounding to BF16 may add to |A| |B|.
 _LOW_ROUNDING = 1 - 2.0**-7
-
-# What bytes of either operand are multiplied by besides.
-_BYTE_EXPONENT = 14
 
 
 def decision_words(of: Moduli) -> int:
@@ -99,7 +96,12 @@ class Passes:
     # -- launches --------------------------------------------------------------------------
 
     @property
-    def norms_launch(self) -> Launch:
+    def sample_launch(self) -> Launch:
+        """A block for each tile of sides."""
+        return Launch((self.sides // _SIDES, 1), (_THREADS, 1))
+
+    @property
+    def measure_launch(self) -> Launch:
         """A block for each tile of sides and chunk of k."""
         return Launch((self.sides // _SIDES * self.chunks, 1), (_THREADS, 1))
 
@@ -116,7 +118,8 @@ class Passes:
     @property
     def judge_launch(self) -> Launch:
         """Blocks of a column's part and some columns."""
-        return Launch((-(-self.m // _THREADS) * -(-self.n // _COLUMNS), 1), (_THREADS, 1))
+        blocks = -(-self.m // (_FOUR * _THREADS)) * -(-self.n // _COLUMNS)
+        return Launch((blocks, 1), (_THREADS, 1))
 
     @property
     def reconstruct_launch(self) -> Launch:
@@ -142,29 +145,31 @@ class Passes:
     def _orders(self) -> dict[str, int | str]:
         return {f"K_FAST_{x}": int(fast) for x, fast in zip("AB", self.k_fast, strict=True)}
 
-    @cached_property
-    def _least(self) -> dict[str, int | str]:
-        of = self.moduli
-        return {"MOST": of.most(of.first).hex(), "UNIT": of.unit}
-
-    def norms(self, dialect: Dialect) -> Source:
-        """Return the first pass: ``(matrices, partial, all, chunks, decision)``.
+    def sample(self, dialect: Dialect) -> Source:
+        """Return the first pass: ``(matrices, units, places, decision)``.
 
         ``matrices`` stands for ``(k, sides, x, offset, ld)`` of A, the same of B without k, and
         ``first_b``.
         """
-        return self._source(dialect, "norms", self._orders)
+        return self._source(dialect, "sample", self._orders)
+
+    def measure(self, dialect: Dialect) -> Source:
+        """Return ``(matrices, a, 0, b, 0, ld, units, places, partial, all, chunks)``."""
+        return self._source(dialect, "measure", self._orders)
 
     def scales(self, dialect: Dialect) -> Source:
-        """Return ``(partial, all, chunks, norms, magnitudes, inexact, decision)``."""
-        return self._source(dialect, "scales", self._least)
+        """Return the pass over sides.
 
-    def bound(self, dialect: Dialect) -> Source:
-        """Return ``(matrices, a, 0, b, 0, ld, norms, inexact, decision)``."""
-        return self._source(dialect, "bound", {**self._orders, **self._least})
+        ``(partial, all, chunks, units, places, norms, magnitudes, steps, decision)``.
+        """
+        of = self.moduli
+        return self._source(dialect, "scales", {"MOST": of.most(of.first).hex(), "UNIT": of.unit})
 
     def judge(self, dialect: Dialect) -> Source:
-        """Return ``(m, n, low, ld, magnitudes, inexact, first_b, limit, decision, report)``."""
+        """Return ``(m, n, low, ld, magnitudes, steps, first_b, limit, decision, report)``.
+
+        ``low`` and ``ld`` are aligned to four elements.
+        """
         of = self.moduli
         defines: dict[str, int | str] = {
             "CHOICES": len(of.counts),
@@ -176,7 +181,7 @@ class Passes:
         return self._source(dialect, "judge", defines)
 
     def residues(self, dialect: Dialect) -> Source:
-        """Return the third pass.
+        """Return the pass that makes integers and their residues.
 
         ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, conjugated, decision)``.
         """
@@ -228,7 +233,7 @@ class Passes:
     @property
     def limit(self) -> float:
         """The ratio of judge.cl up to which the least number of moduli is enough."""
-        unit = 2.0 ** (1 + self.moduli.unit - 2 * _BYTE_EXPONENT)
+        unit = 2.0 ** (1 + self.moduli.unit)
         parts = math.sqrt(2) if self.is_complex else 1  # errors of both parts together
         return bound_in_roundings(self.k) * 2.0**-53 * unit * _LOW_ROUNDING / parts
 

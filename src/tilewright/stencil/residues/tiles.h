@@ -32,6 +32,9 @@
 #define DONE 4
 #define TABLE_AT 8
 
+/* Of a side of zeros (measure.cl). */
+#define NO_PLACE (-2000)
+
 #ifdef __OPENCL_VERSION__
 #define TABLE __constant
 #define UNROLL_MODULI /* compilers take long, and win nothing */
