@@ -142,6 +142,16 @@ def test_the_wider_elements_spread_the_more_moduli(live, phi, moduli):
     assert np.max(abs(got - exact) / (abs(a) @ abs(b))) <= bound
 
 
+@pytest.mark.parametrize("factor", [1e-2, 1e-30])
+def test_samples_that_mislead_cost_moduli_not_digits(live, factor):
+    """Every fifth element is looked at, of 600: the others are far larger."""
+    a, b = drawn(8, 40, 40, 600, False)
+    a[:, ::5] *= factor
+    product = Product(live, a, b, (True, True))
+    product.judged()
+    assert product.moduli == (14 if factor == 1e-2 else 0)
+
+
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e200, 1e-200])
 def test_what_has_no_norm_goes_native(live, value):
     a, b = drawn(7, 20, 20, 100, False)

@@ -40,6 +40,13 @@ HELPER float as_number(int bits)
 /* Positive numbers are ordered as their bits are; infinity comes last. */
 #define INFINITE 0x7f800000
 
+/* To some roundings, which `limit` leaves room for. */
+#ifdef __CUDACC__
+#define QUOTIENT(x, y) __fdividef(x, y)
+#else
+#define QUOTIENT(x, y) ((x) / (y))
+#endif
+
 /* Columns of C that a block goes through. */
 #define COLUMNS 16
 
@@ -68,7 +75,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
             const four_bfloat16 found_low = *(const GLOBAL four_bfloat16 *)(low + i + j * ld);
             UNROLL for (int e = 0; e < 4; ++e) {
                 const float error = own[e] * sum + step * sums[e], least = of_bfloat16(found_low.e[e]);
-                const float ratio = least > 0 ? error / least : as_number(INFINITE);
+                const float ratio = least > 0 ? QUOTIENT(error, least) : as_number(INFINITE);
                 if (i + e < m && error > 0 && ratio > most)
                     most = ratio;
             }

@@ -50,7 +50,7 @@ HELPER double magnitude(const PRIVATE double *x)
 #endif
 }
 
-KERNEL THREADS_PER_BLOCK(THREADS) void measure(MATRICES, PLANES_OF_BOTH,
+KERNEL THREADS_AND_BLOCKS(THREADS, 3) void measure(MATRICES, PLANES_OF_BOTH,
                                                const GLOBAL int *RESTRICT units,
                                                GLOBAL int *RESTRICT places,
                                                GLOBAL double *RESTRICT partial, isize all,

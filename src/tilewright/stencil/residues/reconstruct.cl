@@ -22,10 +22,19 @@
 TABLE double weights[] = {WEIGHTS};
 TABLE double products[] = {PRODUCTS};
 
-/* Four bytes' numbers plus 128, so that none is negative. */
-HELPER double number_of(unsigned int word, int e)
+#ifdef __CUDACC__
+#define BYTE_OF(word, e) __byte_perm(word, 0, 0x4440 | (e))
+#else
+#define BYTE_OF(word, e) ((word) >> 8 * (e) & 255)
+#endif
+
+/* A residue of four, plus 128: from bytes whose first bit was flipped. */
+#define FLIPPED(word) ((word) ^ 0x80808080u)
+
+/* A small number, of the bits of 2^52 and that and `more`. */
+HELPER double number_of(unsigned int plus_more, int more)
 {
-    return of_bits((usize)0x43300000 << 32 | ((word >> 8 * e & 255) ^ 128)) - (4503599627370496.0 + 128);
+    return of_bits((usize)0x43300000 << 32 | plus_more) - (4503599627370496.0 + more);
 }
 
 /* X as a double. */
@@ -48,7 +57,30 @@ HELPER double times_power(double x, int e)
     return x * power_of_two(first) * power_of_two(e - first);
 }
 
-KERNEL THREADS_PER_BLOCK(THREADS) void reconstruct(
+/* The sums of `count` planes' residues with weights, three of each part of four elements. */
+HELPER void sum_up(PRIVATE double *sum, const GLOBAL unsigned char *from, isize stride, int count)
+{
+    const int weight = (count - FIRST) * COUNT * PARTS * 3;
+    unsigned int word[COUNT * PARTS];
+    UNROLL_MODULI for (int z = 0; z < count * PARTS; ++z)
+        word[z] = FLIPPED(*(const GLOBAL unsigned int *)(from + z * stride));
+    UNROLL for (int s = 0; s < 4 * PARTS * 3; ++s) sum[s] = 0;
+    UNROLL_MODULI for (int z = 0; z < count; ++z)
+        UNROLL for (int e = 0; e < 4; ++e) {
+            const unsigned int u = BYTE_OF(word[z * PARTS], e);
+#if PARTS == 1
+            const double x[1] = {number_of(u, 128)};
+#else
+            const unsigned int v = BYTE_OF(word[2 * z + 1], e);
+            const double x[2] = {number_of(u + v, 256), number_of(u - v + 256, 256)};
+#endif
+            UNROLL for (int p = 0; p < PARTS; ++p)
+                UNROLL for (int w = 0; w < 3; ++w)
+                    sum[(PARTS * e + p) * 3 + w] += x[p] * weights[weight + (PARTS * z + p) * 3 + w];
+        }
+}
+
+KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     isize m, isize n, const GLOBAL unsigned char *RESTRICT residues, isize stride, isize ld,
     const GLOBAL int *RESTRICT exponents, isize first_b, SCALAR(alpha), SCALAR(beta),
     GLOBAL double *RESTRICT c, isize offset, isize ldc, const GLOBAL int *RESTRICT decision)
@@ -60,27 +92,12 @@ KERNEL THREADS_PER_BLOCK(THREADS) void reconstruct(
     const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
     if (i >= m)
         return;
-    const GLOBAL unsigned char *from = residues + i + j * ld;
-    const int weight = (count - FIRST) * COUNT * PARTS * 3;
+    const GLOBAL unsigned char *const from = residues + i + j * ld;
     double sum[4 * PARTS * 3];
-    UNROLL for (int s = 0; s < 4 * PARTS * 3; ++s) sum[s] = 0;
-    unsigned int word[COUNT * PARTS];
-    UNROLL_MODULI for (int z = 0; z < COUNT * PARTS; ++z)
-        word[z] = z < count * PARTS ? *(const GLOBAL unsigned int *)(from + z * stride) : 0;
-    UNROLL_MODULI for (int z = 0; z < COUNT; ++z) {
-        UNROLL for (int e = 0; e < 4; ++e) {
-            const double u = number_of(word[z * PARTS], e);
-#if PARTS == 1
-            UNROLL for (int w = 0; w < 3; ++w) sum[3 * e + w] += u * weights[weight + 3 * z + w];
-#else
-            const double v = number_of(word[2 * z + 1], e);
-            UNROLL for (int w = 0; w < 3; ++w) {
-                sum[6 * e + w] += (u + v) * weights[weight + 6 * z + w];
-                sum[6 * e + 3 + w] += (u - v) * weights[weight + 6 * z + 3 + w];
-            }
-#endif
-        }
-    }
+    /* The compiler sees a number in each. */
+    UNROLL_MODULI for (int known = FIRST; known <= COUNT; ++known)
+        if (count == known)
+            sum_up(sum, from, stride, known);
     const int product = (count - FIRST) * 5;
     GLOBAL double *const to = c + (offset + i + j * ldc) * PARTS;
     const int eb = exponents[first_b + j];
