@@ -6,28 +6,36 @@ import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
 
-from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import STRATEGIES, Strategy
+from tilewright.space import Config
+from tilewright.tuning.strategies.base import STRATEGIES, Background, Lesson, Points, Strategy
 
-__all__ = ["STRATEGIES", "Strategy", "strategy"]
+__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy", "strategy"]
 
 for _file in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_file.name}")
 
 
-def strategy(name: str, space: Space, seed: int, start: Sequence[Config]) -> Strategy:
+def strategy(
+    name: str,
+    space: Points,
+    seed: int,
+    start: Sequence[Config],
+    background: Background | None = None,
+) -> Strategy:
     """Return a strategy by name.
 
     Parameters
     ----------
     name : str
         One of `STRATEGIES`.
-    space : Space
+    space : Points
         What to search.
     seed : int
         Makes every random choice repeatable.
     start : sequence of Config
         Points worth trying first, such as a stencil's default.
+    background : Background, optional
+        What else the strategy may know.
 
     Raises
     ------
@@ -36,4 +44,7 @@ def strategy(name: str, space: Space, seed: int, start: Sequence[Config]) -> Str
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; use one of {', '.join(STRATEGIES)}")
-    return STRATEGIES[name](space, seed, start)
+    made = STRATEGIES[name](space, seed, start)
+    if background is not None:
+        made.background = background
+    return made

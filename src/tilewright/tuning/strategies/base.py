@@ -3,11 +3,81 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tilewright.space import Config, Space
+from tilewright.space import Config, Parameter, Value
 
-__all__ = ["STRATEGIES", "Strategy"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy"]
+
+
+class Points(Protocol):
+    """What strategies ask of a space: `Space` and `RecordedSpace` are such."""
+
+    stencil_name: str
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return what may be varied."""
+
+    def count(self) -> int:
+        """Return the number of points."""
+
+    def sample(self, n: int, seed: int) -> list[Config]:
+        """Return points drawn uniformly, the same for the same seed."""
+
+    def enumerate(self) -> Iterator[Config]:
+        """Yield every point."""
+
+    def neighbours(self, config: Mapping[str, Value]) -> list[Config]:
+        """Return the points that differ from one in one parameter, nearest values first."""
+
+    def contained(self, points: Sequence[Mapping[str, Value]]) -> list[bool]:
+        """Return of each point whether it is in the space."""
+
+    def __contains__(self, values: object) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What was measured before: one problem on one device.
+
+    Parameters
+    ----------
+    configs : sequence of Config
+        That were timed, or failed.
+    seconds : ndarray, shape (configs,)
+        Their times; NaN where one failed.
+    features : ndarray, shape (configs, features)
+        As `Background.features` gives them for the problem and the device of the lesson.
+    """
+
+    configs: Sequence[Config]
+    seconds: NDArray[Any]
+    features: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a strategy may know besides its space.
+
+    Parameters
+    ----------
+    features : callable, optional
+        Returns numbers about configs on this problem and device, one row each.
+    forecast : callable, optional
+        Returns of configs the share of the device's peak that a static model expects of each.
+    lessons : tuple of Lesson
+        Measurements of the same stencil on other problems, precisions or devices.
+    """
+
+    features: Callable[[Sequence[Config]], NDArray[Any]] | None = None
+    forecast: Callable[[Sequence[Config]], NDArray[Any]] | None = None
+    lessons: tuple[Lesson, ...] = ()
 
 
 class Strategy(ABC):
@@ -15,15 +85,22 @@ class Strategy(ABC):
 
     Parameters
     ----------
-    space : Space
+    space : Points
         What to search.
     seed : int
         Makes every random choice repeatable.
     start : sequence of Config
         Points to try first.
+
+    Attributes
+    ----------
+    background : Background
+        What is known besides the space; set before the first proposal.
     """
 
-    def __init__(self, space: Space, seed: int, start: Sequence[Config]) -> None:
+    background: Background = Background()
+
+    def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         self.space, self.seed, self.start = space, seed, tuple(start)
 
     @abstractmethod
@@ -38,5 +115,5 @@ class Strategy(ABC):
         """Learn a config's time; None means that it failed."""
 
 
-STRATEGIES: dict[str, Callable[[Space, int, Sequence[Config]], Strategy]] = {}
+STRATEGIES: dict[str, Callable[[Points, int, Sequence[Config]], Strategy]] = {}
 """By name; each strategy's file adds its own."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import STRATEGIES, Strategy
+from tilewright.space import Config
+from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
 from tilewright.tuning.strategies.sampled import draws
 
 __all__ = ["Climb"]
@@ -26,7 +26,7 @@ _EXPLORATION = 0.15
 class Climb(Strategy):
     """Try starting points and scouts, then the neighbours of the best seen."""
 
-    def __init__(self, space: Space, seed: int, start: Sequence[Config]) -> None:
+    def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         self._random = random.Random(seed)  # noqa: S311  # a search, not a secret
         self._draws = draws(space, seed)

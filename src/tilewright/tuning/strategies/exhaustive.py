@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import STRATEGIES, Strategy
+from tilewright.space import Config
+from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
 
 __all__ = ["Exhaustive"]
 
@@ -14,7 +14,7 @@ __all__ = ["Exhaustive"]
 class Exhaustive(Strategy):
     """Try every point, as ASTRA does (Kurzak et al., section 6)."""
 
-    def __init__(self, space: Space, seed: int, start: Sequence[Config]) -> None:
+    def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         first = set(self.start)
         rest = (config for config in space.enumerate() if config not in first)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import STRATEGIES, Strategy
+from tilewright.space import Config
+from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
 
 __all__ = ["Sampled", "draws"]
 
@@ -14,7 +14,7 @@ __all__ = ["Sampled", "draws"]
 _BATCH = 256
 
 
-def draws(space: Space, seed: int) -> Iterator[Config]:
+def draws(space: Points, seed: int) -> Iterator[Config]:
     """Yield points of a space in random order; each once, until all have come."""
     seen: set[Config] = set()
     total = space.count()
@@ -33,7 +33,7 @@ def draws(space: Space, seed: int) -> Iterator[Config]:
 class Sampled(Strategy):
     """Try points drawn uniformly: the yardstick that a cleverer strategy must beat."""
 
-    def __init__(self, space: Space, seed: int, start: Sequence[Config]) -> None:
+    def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         self._waiting = list(reversed(self.start))
         self._draws = draws(space, seed)

@@ -1,0 +1,1 @@
+"""Strategies side by side on recorded spaces: ours and Kernel Tuner's."""

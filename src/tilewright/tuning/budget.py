@@ -1,0 +1,120 @@
+"""Budget: when a search ends, in seconds, in candidates, or where nothing gets better any more."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+from tilewright.space import Config
+from tilewright.tuning.strategies.base import Strategy
+
+__all__ = ["Budget", "Within", "budget_of"]
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+# Candidates in a row that improve nothing before a search counts as converged, where none are
+# given: after so many random search improves with a chance of 1 in 100 at most.
+PATIENCE = 100
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a search ends: at whichever comes first.
+
+    Parameters
+    ----------
+    seconds : float
+        Of the clock.
+    candidates : int or None
+        Tried.
+    patience : float
+        Candidates in a row that improve nothing.
+    """
+
+    seconds: float = math.inf
+    candidates: int | None = None
+    patience: float = math.inf
+
+    def most(self, points: int) -> int:
+        """Return how many candidates may be tried of so many points."""
+        return points if self.candidates is None else min(points, self.candidates)
+
+
+def budget_of(text: str | float) -> Budget:
+    """Return a budget as it is written: ``90s``, ``10m``, ``500 candidates``, ``converged``.
+
+    Several with commas end at whichever comes first; ``converged 50`` ends after 50 candidates
+    in a row that improve nothing.
+
+    Raises
+    ------
+    ValueError
+        If a part is none of these.
+    """
+    budget = Budget()
+    for part in str(text).split(","):
+        match = re.fullmatch(
+            r"\s*(?:(?P<time>[\d.]+(?:e\d+)?)\s*(?P<unit>[smh]?)|(?P<count>\d+)\s*candidates?"
+            r"|converged(?:\s+(?P<patience>\d+))?)\s*",
+            part.lower(),
+        )
+        number = _number(match["time"]) if match and match["time"] else 0.0
+        if match and match["time"] and number > 0:
+            budget = replace(budget, seconds=number * _SECONDS[match["unit"]])
+        elif match and match["count"] and int(match["count"]) > 0:
+            budget = replace(budget, candidates=int(match["count"]))
+        elif match and part.strip().lower().startswith("converged") and match["patience"] != "0":
+            budget = replace(budget, patience=float(match["patience"] or PATIENCE))
+        else:
+            raise ValueError(
+                f"budget={text!r} is none; write it like 90s, 10m, 500 candidates or converged,"
+                " several with commas"
+            )
+    return budget
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+class Within(Strategy):
+    """A strategy that proposes no more once a budget's candidates, or its patience, are spent.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Proposes, and learns every time.
+    budget : Budget
+        Its seconds are the tuner's concern.
+    """
+
+    def __init__(self, inner: Strategy, budget: Budget) -> None:
+        super().__init__(inner.space, inner.seed, inner.start)
+        self._inner, self._budget = inner, budget
+        self._mine: set[Config] = set()
+        self._best = math.inf
+        self._since = 0
+
+    def propose(self) -> Config | None:
+        """Return what the strategy proposes, while the budget lasts."""
+        spent = self._budget.candidates is not None and len(self._mine) >= self._budget.candidates
+        if spent or self._since >= self._budget.patience:
+            return None
+        found = self._inner.propose()
+        if found is not None:
+            self._mine.add(found)
+        return found
+
+    def observe(self, config: Config, seconds: float | None) -> None:
+        """Learn a time, and count where it was proposed here and improved nothing."""
+        self._inner.observe(config, seconds)
+        better = seconds is not None and seconds < self._best
+        if better:
+            self._best, self._since = float(seconds or 0.0), 0
+        elif config in self._mine:
+            self._since += 1

@@ -1,0 +1,130 @@
+"""Running a strategy on a recorded space: what it would have tried, and what that would have cost."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.space import Config
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.recorded.recording import Recording
+from tilewright.tuning.strategies import strategy as make_strategy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tilewright.tuning.strategies import Background
+
+__all__ = ["Trajectory", "simulate"]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What a search tried, in the order in which results came.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (tried,)
+        Points of the recording.
+    thinking : ndarray, shape (tried,)
+        Seconds that the strategy itself took until each of them was proposed.
+    """
+
+    rows: NDArray[np.intp]
+    thinking: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def best_so_far(self, recording: Recording) -> NDArray[np.float64]:
+        """Return the least seconds after each try; infinity before the first that did not fail."""
+        seconds = recording.seconds[self.rows]
+        return np.minimum.accumulate(np.where(np.isfinite(seconds), seconds, np.inf))
+
+    def spent(self, recording: Recording) -> NDArray[np.float64]:
+        """Return the seconds that tuning would have taken after each try."""
+        cost = recording.cost[self.rows]
+        known = np.where(np.isfinite(cost), cost, recording.typical_cost)
+        return np.cumsum(known + self.thinking)
+
+
+def simulate(
+    recording: Recording,
+    name: str,
+    seed: int,
+    budget: Budget,
+    *,
+    start: Sequence[Config] = (),
+    background: Background | None = None,
+    in_flight: int = 1,
+) -> Trajectory:
+    """Run a strategy on a recorded space.
+
+    Parameters
+    ----------
+    recording : Recording
+        The space.
+    name : str
+        One of `tilewright.tuning.strategies.STRATEGIES`.
+    seed : int
+        Makes the strategy's choices repeatable.
+    budget : Budget
+        When it ends: recorded seconds and the strategy's own, candidates, or tries in a row that
+        improved nothing.
+    start : sequence of Config
+        Points to try first.
+    background : Background, optional
+        What the strategy may know beforehand.
+    in_flight : int
+        Candidates that are under way at once: a result comes when so many later ones were
+        proposed, as where they are compiled side by side.
+
+    Raises
+    ------
+    ValueError
+        If there is no such strategy.
+    """
+    chosen = make_strategy(name, recording.space, seed, start, background)
+    rows: list[int] = []
+    thinking: list[float] = []
+    under_way: deque[tuple[Config, float]] = deque()
+    best, since, spent = np.inf, 0, 0.0
+    proposed: int = 0
+    while True:
+        config = None
+        took = 0.0
+        if proposed < budget.most(len(recording)) and spent < budget.seconds:
+            started = time.perf_counter()
+            config = chosen.propose()
+            took = time.perf_counter() - started
+        if config is not None:
+            proposed += 1
+            under_way.append((config, took))
+            if len(under_way) < in_flight:
+                continue
+        if not under_way:
+            break
+        known, before = under_way.popleft()
+        row = recording.space.row(known)
+        seconds = recording.tried(known)
+        started = time.perf_counter()
+        chosen.observe(known, seconds)
+        before += time.perf_counter() - started
+        rows.append(row)
+        thinking.append(before)
+        spent += before + _cost(recording, row)
+        since = 0 if seconds is not None and seconds < best else since + 1
+        best = min(best, np.inf if seconds is None else seconds)
+        if since >= budget.patience:
+            break
+    return Trajectory(np.array(rows, np.intp), np.array(thinking))
+
+
+def _cost(recording: Recording, row: int) -> float:
+    known: Any = recording.cost[row]
+    return float(known) if np.isfinite(known) else recording.typical_cost

@@ -1,0 +1,64 @@
+"""Experience: what measurements of other problems, precisions and devices say of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.tuning.strategies.base import Lesson
+from tilewright.tuning.strategies.pool import Pool
+from tilewright.tuning.strategies.surrogate import normal_scores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Experience"]
+
+# Trees of the gradient boosting, and points beyond which a lesson is thinned: what a fit of some
+# seconds allows.
+_ROUNDS, _MOST = 200, 20_000
+
+
+class Experience:
+    """Gradient-boosted trees over the numbers of other problems' configs.
+
+    Each lesson's times are taken by rank (`normal_scores`), so that slow problems and slow devices
+    count as much as fast ones.
+
+    Parameters
+    ----------
+    lessons : sequence of Lesson
+        One or more.
+    pool : Pool
+        The candidates that it is asked about.
+    seed : int
+        Of what is drawn from long lessons.
+    """
+
+    def __init__(self, lessons: Sequence[Lesson], pool: Pool, seed: int) -> None:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        random = np.random.default_rng(seed)
+        most = max(100, _MOST // len(lessons))
+        numbers, scores = [], []
+        for lesson in lessons:
+            rows = np.arange(len(lesson.configs))
+            if len(rows) > most:
+                rows = random.choice(rows, most, replace=False)
+            configs = [lesson.configs[row] for row in rows.tolist()]
+            numbers.append(pool.lesson(configs, lesson.features[rows]))
+            scores.append(normal_scores(np.asarray(lesson.seconds, float)[rows]))
+        model = HistGradientBoostingRegressor(max_iter=_ROUNDS, random_state=0)
+        self._model = model.fit(np.vstack(numbers), np.concatenate(scores))
+        self._pool = pool
+        self._scores: NDArray[np.float64] = np.zeros(0)
+
+    def scores(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return what candidates are expected to score, low being fast."""
+        numbers = self._pool.numbers
+        if len(self._scores) < len(numbers):
+            fresh = self._model.predict(numbers[len(self._scores) :])
+            self._scores = np.concatenate([self._scores, fresh])
+        return self._scores[places]
