@@ -36,6 +36,9 @@ _READ: dict[str, Any] = {
     "count": (int, typer.Option("--count", min=1, help="How many shapes, or cases, are drawn.")),
 }
 
+# Read recordings rather than measure.
+_WITHOUT_DEVICE = ("strategies",)
+
 
 class BenchmarkGroup(TyperGroup):
     """A group whose commands are the registry's benchmarks; naming none imports none."""
@@ -44,10 +47,16 @@ class BenchmarkGroup(TyperGroup):
         """Return the benchmarks' names."""
         from tilewright.bench.registry import names
 
-        return names()
+        return sorted([*names(), *_WITHOUT_DEVICE])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a benchmark as a command, None if there is none of that name."""
+        if cmd_name in _WITHOUT_DEVICE:
+            from tilewright.cli.bench_strategies import command
+
+            alone = typer.Typer(add_completion=False)
+            alone.command(cmd_name)(command)
+            return typer.main.get_command(alone)
         from tilewright.bench.registry import benchmark, names
 
         if cmd_name not in names():

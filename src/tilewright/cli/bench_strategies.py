@@ -1,0 +1,95 @@
+"""``tilewright bench strategies FILE...``: how fast strategies find the best of recorded spaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["command", "show"]
+
+
+def command(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="T4 results, or Kernel Tuner's caches.")
+    ],
+    strategies: Annotated[
+        str,
+        typer.Option(
+            "--strategies", help="With commas; all: ours; kernel_tuner: all of Kernel Tuner's."
+        ),
+    ] = "all",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each.")] = 5,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="JSON file to write, and to go on from where it is."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare strategies over their budget against random search, on recorded spaces.
+
+    No device is needed.  0 is what random search is expected to have at each moment, 1 the
+    optimum; the mean over the budget is the score.
+    """
+    from tilewright.bench.record import environment_record
+    from tilewright.bench.searches.compare import compared, names_of
+    from tilewright.paths import write_atomically
+    from tilewright.tuning.recorded import read_recordings
+
+    document = _earlier(output) or {"environment": environment_record(), "results": []}
+    rows = document["results"]
+    recordings = [one for file in files for one in read_recordings(file)]
+    for row in compared(recordings, names_of(strategies), seeds, rows):
+        rows.append(row)
+        if output is not None:
+            write_atomically(output, _text(document))
+        if not json:
+            say(f"{row['strategy']}, {row['space']}: {row['score']:.3f}")
+    if json:
+        emit_json(document)
+    else:
+        show(rows)
+
+
+def _earlier(path: Path | None) -> dict[str, Any] | None:
+    """Return the document that a run before left, if there is one."""
+    import json
+
+    if path is None or not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+        raise ValueError(f"output={path} holds something else; name another file")
+    return found
+
+
+def _text(document: dict[str, Any]) -> bytes:
+    import json
+
+    head = json.dumps({**document, "results": []}, indent=1).removesuffix("[]\n}")
+    rows = ",\n".join("  " + json.dumps(row) for row in document["results"])
+    return f"{head}[\n{rows}\n ]\n}}\n".encode()
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    """Print what strategies come to, the best first."""
+    from tilewright.bench.searches.compare import means
+
+    heads = (
+        "strategy", "spaces", "score", "score over seconds", "best after 50 / optimum",
+        "thinking a candidate",
+    )  # fmt: skip
+    emit_lines(
+        heads,
+        [
+            (name, spaces, f"{tries:.3f}", f"{clock:.3f}", f"{away:.3f}", f"{1e3 * thought:.1f} ms")
+            for name, spaces, tries, clock, away, thought in means(rows)
+        ],
+        title="Strategies on recorded spaces",
+    )
