@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.space import Config, Parameter, Value
+from tilewright.space import Parameter, Value
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.recorded.space import RecordedSpace
 
-__all__ = ["RecordingError", "read_recordings"]
+__all__ = ["STATIC", "UNNAMED", "RecordingError", "read_recordings"]
 
 # Largest that is read, uncompressed: the largest of the public spaces has 20 MB.
 _LIMIT = 1 << 30
@@ -30,8 +30,11 @@ _LIMIT = 1 << 30
 _CACHE_COSTS = ("compile_time", "verification_time", "benchmark_time")
 _T4_COSTS = ("compilation", "compilation_time", "validation", "benchmark", "runtimes")
 
-# Of a Kernel Tuner entry that is neither a parameter nor a number about its point.
-_NO_FEATURES = {*_CACHE_COSTS, "time", "times", "strategy_time", "framework_time", "timestamp"}
+UNNAMED = -1
+"""What a recorded point has for a parameter that its config does not name."""
+
+# The unit by which a T4 file says that a measurement is of the machine code, known before it ran.
+STATIC = "static"
 
 # What our records say of a measurement: the same for all points of one recording.
 _TOLD_APART = ("stencil", "device", "device_name", "backend", "problem")
@@ -111,10 +114,7 @@ def _of_cache(path: Path, document: Mapping[str, Any]) -> Recording:
         seconds=[_number(time) / 1e3 for time in times],
         cost=[sum(_numbers(one.get(name) for name in _CACHE_COSTS)) / 1e3 for one in entries],
         reasons=[time if isinstance(time, str) else "" for time in times],
-        features=[
-            {name: _number(x) for name, x in one.items() if name not in _NO_FEATURES.union(names)}
-            for one in entries
-        ],
+        features=[{} for _ in entries],
         about={"device": str(document.get("device_name", ""))},
     )
 
@@ -148,19 +148,18 @@ def _of_entries(
     problem = told.get("problem") or metadata.get("problem")
     if isinstance(problem, dict):
         about["problem"] = problem
-    measured = [_measurements(one) for one in entries]
     invalid = [str(one.get("invalidity", "correct")) for one in entries]
     return _recording(
         name=_stem(path) + (f" {_title(problem)}" if several else ""),
         stencil=str(told.get("stencil") or metadata.get("kernel") or "kernel"),
         points=[one["configuration"] for one in entries],
         seconds=[
-            measured[at].pop("time", math.nan) / 1e3 if why == "correct" else math.nan
-            for at, why in enumerate(invalid)
+            _time(entry) / 1e3 if why == "correct" else math.nan
+            for entry, why in zip(entries, invalid, strict=True)
         ],
         cost=[_t4_cost(one) for one in entries],
         reasons=["" if why == "correct" else why for why in invalid],
-        features=measured,
+        features=[_static(one) for one in entries],
         about=about,
     )
 
@@ -173,14 +172,22 @@ def _title(problem: Any) -> str:
     return f"{problem.get('precision')}{problem.get('trans_a')}{problem.get('trans_b')} {sides}"
 
 
-def _measurements(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers that a T4 entry says of its point, by name."""
+def _measurements(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a T4 entry lists as measured."""
     listed = entry.get("measurements")
-    return {
-        str(one.get("name")): _number(one.get("value"))
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict)
-    }
+    return [x for x in (listed if isinstance(listed, list) else ()) if isinstance(x, dict)]
+
+
+def _time(entry: Mapping[str, Any]) -> float:
+    """Return a T4 entry's time in milliseconds."""
+    times = [_number(x.get("value")) for x in _measurements(entry) if x.get("name") == "time"]
+    return times[0] if times else math.nan
+
+
+def _static(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a T4 entry says of its point's machine code, by name."""
+    said = (x for x in _measurements(entry) if x.get("unit") == STATIC)
+    return {str(x.get("name")): _number(x.get("value")) for x in said}
 
 
 def _t4_cost(entry: Mapping[str, Any]) -> float:
@@ -228,7 +235,7 @@ def _recording(
     about: Mapping[str, Any],
 ) -> Recording:
     """Put the columns of a recording together, a row for each distinct point."""
-    parameters, codes = _encoded(points)
+    parameters, codes, fixed = _encoded(points)
     last: dict[tuple[int, ...], int] = {}
     for row, code in enumerate(codes.tolist()):
         known = last.get(tuple(code))
@@ -244,40 +251,43 @@ def _recording(
         cost=np.array(cost)[kept],
         reasons=tuple(reasons[row] for row in kept.tolist()),
         features={key: column for key, column in columns.items() if np.isfinite(column).any()},
-        about=about,
+        about={**about, "fixed": fixed},
     )
 
 
-def _encoded(points: list[dict[str, Any]]) -> tuple[list[Parameter], np.ndarray[Any, Any]]:
-    """Return the parameters that vary, and the code of each point's value of each.
+def _encoded(
+    points: list[dict[str, Any]],
+) -> tuple[list[Parameter], np.ndarray[Any, Any], dict[str, Value]]:
+    """Return the parameters that vary, the code of each point's value of each, and the others.
 
-    What a point does not name has a code of its own, the lowest: our stores leave out what goes
-    without saying.
+    A number that a point does not name is `UNNAMED`, below all others: our stores leave out what
+    goes without saying.
     """
-    parameters, columns = [], []
+    parameters, columns, fixed = [], [], {}
     for name in dict.fromkeys(key for point in points for key in point):
-        values = [_plain(point.get(name)) for point in points]
-        distinct = sorted(set(values), key=lambda x: (x is not None, isinstance(x, str), x or 0))
+        values = [_plain(point.get(name, UNNAMED)) for point in points]
+        distinct = sorted(set(values), key=lambda x: (isinstance(x, str), x))
         if len(distinct) < 2:
+            fixed[name] = distinct[0]
             continue
         code = {value: at for at, value in enumerate(distinct)}
         columns.append([code[value] for value in values])
         parameters.append(_parameter(name, distinct))
     if not parameters:
         raise RecordingError("a recorded space has one point only; give a file with more")
-    return parameters, np.array(columns).T
+    return parameters, np.array(columns).T, fixed
 
 
-def _plain(value: Any) -> int | float | str | None:
+def _plain(value: Any) -> int | float | str:
     """Return a parameter's value as something that can be compared."""
     if isinstance(value, bool):
         return int(value)
-    return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
+    return value if isinstance(value, int | float | str) else json.dumps(value)
 
 
 def _parameter(name: str, values: list[Any]) -> Parameter:
     """Return a parameter of some values in order; of text where one is no integer."""
     whole = all(isinstance(x, int) and abs(x) < 1 << 62 for x in values)
-    plain: tuple[Value, ...] = tuple(values if whole else ("" if x is None else str(x) for x in values))
+    plain: tuple[int, ...] | tuple[str, ...] = tuple(values if whole else map(str, values))
     safe = re.sub(r"\W", "_", name)
-    return Parameter(safe if safe.isidentifier() else f"p_{safe}", plain, "recorded", "unknown")  # type: ignore[arg-type]
+    return Parameter(safe if safe.isidentifier() else f"p_{safe}", plain, "recorded", "unknown")

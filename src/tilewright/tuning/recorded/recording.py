@@ -38,7 +38,8 @@ class Recording:
         What else the file says of each point, such as the registers of its machine code; NaN where
         nothing.
     about : Mapping
-        What it is of: ``device``, and of our own files ``problem``.
+        What it is of: ``device``; ``fixed``, the parameters that have one value; and of our own
+        files ``problem``, as in their records.
     """
 
     name: str
