@@ -57,7 +57,10 @@ TransOption = Annotated[
     str, typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C.")
 ]
 SizeOption = Annotated[str, typer.Option("--size", help="N or MxNxK, such as 1024 or 512x512x64.")]
-BudgetOption = Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 10m, 2h.")]
+BudgetOption = Annotated[
+    str,
+    typer.Option("--budget", help="Time to spend: 90s, 10m, 2h; or 500 candidates, or converged."),
+]
 StencilOption = Annotated[
     str | None, typer.Option("--stencil", help="Stencil; the one that fits best by default.")
 ]

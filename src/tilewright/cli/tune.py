@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,7 +40,10 @@ def command(
     device: DeviceOption = None,
     budget: BudgetOption = "120s",
     strategy: Annotated[
-        str, typer.Option("--strategy", help="Such as climb, random or exhaustive.")
+        str,
+        typer.Option(
+            "--strategy", help="climb, learned, guided, evolutionary, random or exhaustive."
+        ),
     ] = "climb",
     stencil: StencilOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,
@@ -56,9 +61,28 @@ def command(
             help="Try rescheduled machine code where nobody has proved it; gemm() does not use it.",
         ),
     ] = False,
+    simulate: Annotated[
+        Path | None,
+        typer.Option(
+            "--simulate",
+            metavar="FILE",
+            help="Search a recorded space, without a device: T4 results, Kernel Tuner's caches.",
+        ),
+    ] = None,
+    lessons: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--lessons", metavar="FILE", help="Recordings that a simulated search has learned from."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Tune; results are stored as they come, and --resume (the default) goes on from them."""
+    if simulate is not None:
+        from tilewright.cli.simulate import simulated
+
+        simulated(simulate, lessons or [], strategy=strategy, budget=budget, seed=seed, json=json)
+        return
     from tilewright.backend import device as find_device
     from tilewright.microbench.peak import measured_peak
     from tilewright.portfolio.tuned import tune
@@ -125,12 +149,13 @@ def progress_bar(
             each = ", ".join(f"{name} {count}" for name, count in sorted(now.places.items()))
             places = f" ({each})" if each else ""
             left = max(0.0, now.budget - now.elapsed)
+            ends = f"{left:.0f} s left" if isfinite(left) else ""
             bar.update(
                 task,
                 description=f"{stages[now.stage]}: {now.tried} tried, {now.failed} failed{places}",
                 completed=min(1.0, now.elapsed / now.budget),
                 best=best,
-                left=f"{left:.0f} s left",
+                left=ends,
             )
 
         yield observe

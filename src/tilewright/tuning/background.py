@@ -6,7 +6,8 @@ multiprocessor holds, and how evenly the grid covers the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from math import log2, prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,13 @@ from tilewright.reschedule.levels import unscheduled
 from tilewright.sass.occupancy import limits_of
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
+from tilewright.tuning.measurement import Measurement
+from tilewright.tuning.strategies.base import Lesson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEATURES", "features_on", "forecast_on"]
+__all__ = ["FEATURES", "features_on", "forecast_on", "lessons_of"]
 
 FEATURES = (
     "registers", "pressure", "threads", "shared bytes", "blocks", "warps", "filled", "waves",
@@ -103,9 +106,7 @@ def _limits(spec: DeviceSpec) -> tuple[int, int, int]:
     return known.warps, known.blocks, known.shared_bytes
 
 
-def _resident(
-    limits: tuple[int, int, int], warps: int, registers: float, shared_bytes: int
-) -> int:
+def _resident(limits: tuple[int, int, int], warps: int, registers: float, shared_bytes: int) -> int:
     """Return how many blocks a multiprocessor holds, by its warps, registers and shared memory."""
     most_warps, blocks, shared = limits
     by_registers = _REGISTERS / max(1.0, registers * warps * _WARP)
@@ -134,3 +135,37 @@ def forecast_on(
         return share / pressure**_SPILLED
 
     return shares
+
+
+# Fewer measurements of a problem teach nothing.
+_LEAST = 16
+
+
+def lessons_of(
+    measured: Iterable[Measurement], family: Stencil, problem: Problem, spec: DeviceSpec
+) -> tuple[Lesson, ...]:
+    """Return what a store's measurements of other problems and devices teach.
+
+    Parameters
+    ----------
+    measured : iterable of Measurement
+        Of the stencil in its present version.
+    family : Stencil
+        That stencil.
+    problem : Problem
+        The one that is tuned, of which there is no lesson.
+    spec : DeviceSpec
+        Where it is tuned.  Measurements of another device are taken as of one like it: a store
+        has devices' names, not their numbers.
+    """
+    groups: dict[tuple[str, Problem], dict[Config, float]] = defaultdict(dict)
+    for one in measured:
+        if one.problem != problem and not one.config.get("schedule"):
+            time = one.median_ns * 1e-9 if one.ok else np.nan
+            groups[one.device, one.problem][one.config] = time
+    found = []
+    for (_, of), times in groups.items():
+        if len(times) >= _LEAST:
+            features = features_on(family, of, spec)(list(times))
+            found.append(Lesson(list(times), np.array(list(times.values())), features))
+    return tuple(found)

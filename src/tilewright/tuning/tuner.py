@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -30,7 +30,9 @@ from tilewright.stencil import stencil as find_stencil
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alone_on
+from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
+from tilewright.tuning.budget import Budget, Within, budget_of
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
@@ -38,7 +40,7 @@ from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
-from tilewright.tuning.strategies import Strategy
+from tilewright.tuning.strategies import Background, Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
@@ -128,9 +130,10 @@ def tune(
     device : str or LiveDevice, optional
         Where; the best device by default.
     budget : str or float
-        Time for the whole run: seconds, or text such as ``"120s"`` or ``"10m"``.
+        For the whole run: seconds, or text such as ``"10m"``, ``"500 candidates"`` or
+        ``"converged"`` (`tuning.budget`); several with commas end at whichever comes first.
     strategy : str
-        ``"climb"``, ``"random"``, ``"exhaustive"`` or another of `strategies.STRATEGIES`.
+        ``"climb"``, ``"learned"`` or another of `strategies.STRATEGIES`.
     stencil : str, optional
         Which stencil; the one that fits the device best by default.
     seed : int
@@ -162,7 +165,7 @@ def tune(
     _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
-    seconds = seconds_of(budget)
+    asked = budget_of(budget)
     with ExitStack() as held:
         joined: Cluster | None = None
         if cluster is not None:
@@ -173,7 +176,7 @@ def tune(
         if joined is None:
             held.enter_context(alone_on(live, f"tuning {problem}"))
         opened = store or held.enter_context(Store())
-        session = _Session(live, problem, family, seconds, observer, opened, joined)
+        session = _Session(live, problem, family, asked, observer, opened, joined)
         if unproved_schedules:
             session.space = _without_proofs(session.space)
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
@@ -253,14 +256,14 @@ class _Session:
         live: LiveDevice,
         problem: Problem,
         family: Stencil,
-        budget: float,
+        budget: Budget,
         observer: Callable[[Progress], None] | None,
         store: Store,
         cluster: Cluster | None = None,
     ) -> None:
         self.live, self.problem, self.family, self.store = live, problem, family, store
         self.spec = live.spec
-        self.budget, self.observer = budget, observer
+        self.asked, self.budget, self.observer = budget, budget.seconds, observer
         self.started = time.monotonic()
         self.cluster = cluster
         self.places: dict[str, int] = {}
@@ -287,6 +290,7 @@ class _Session:
         stored = self._stored() if resume else []
         resumed = self._resume([m for m in stored if not m.is_imported], skip)
         chosen = self._strategy(name, seed, [m for m in stored if m.is_imported])
+        chosen = Within(chosen, self.asked)
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
         run = self.problem.flops / self.peak
@@ -333,9 +337,18 @@ class _Session:
         fast = sorted((m for m in imported if m.ok), key=lambda m: m.median_ns)
         told = dict.fromkeys(m.config for m in fast)
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
-        chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
+        inside = [start for start in starts if start in space]
+        about = self.family, self.problem, self.spec
+        chosen = make_strategy(name, space, seed, inside)
+        chosen.background = Background(
+            features_on(*about), forecast_on(*about), lambda: lessons_of(self._taught(), *about)
+        )
         names = {parameter.name for parameter in space.parameters}
         return BaselinesFirst(chosen) if SCHEDULE in names else chosen
+
+    def _taught(self) -> Iterator[Measurement]:
+        """Return what the store has of the stencil."""
+        return self.store.query(stencil=self.family.name, version=self.family.version)
 
     def _stored(self) -> list[Measurement]:
         """Return what the store has of this problem's space."""

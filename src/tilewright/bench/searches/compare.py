@@ -85,8 +85,8 @@ def _row(
     away = {}
     for tries in _AFTER:
         if tries <= most:
-            best = [run.best_so_far(recording)[: tries] for run in runs]
-            away[str(tries)] = [float(one[-1] / recording.best) if len(one) else None for one in best]
+            best = (run.best_so_far(recording)[:tries] for run in runs if len(run))
+            away[str(tries)] = [float(one[-1] / recording.best) for one in best]
     moments, standing = progress(recording, runs)
     kept = np.linspace(0, len(moments) - 1, _KEPT).astype(int)
     return {
@@ -125,8 +125,10 @@ def means(rows: Sequence[dict[str, Any]]) -> list[tuple[str, int, float, float, 
     found = []
     for name in dict.fromkeys(row["strategy"] for row in rows):
         own = [row for row in rows if row["strategy"] == name]
-        away = [x for row in own for x in row["times_of_best"].get("50", []) if x is not None]
-        over = (float(np.mean([row[key] for row in own])) for key in ("score", "score_over_seconds"))
+        away = [x for row in own for x in row["times_of_best"].get("50", [])] or [np.nan]
+        tries, clock = (
+            float(np.mean([row[key] for row in own])) for key in ("score", "score_over_seconds")
+        )
         thinking = float(np.mean([row["thinking_seconds"] for row in own]))
-        found.append((name, len(own), *over, float(np.median(away)), thinking))
-    return sorted(found, key=lambda line: -line[2])  # type: ignore[return-value]
+        found.append((name, len(own), tries, clock, float(np.median(away)), thinking))
+    return sorted(found, key=lambda line: -line[2])

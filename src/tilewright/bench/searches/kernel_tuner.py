@@ -83,7 +83,7 @@ class KernelTuner:
         interface = import_module("kernel_tuner.interface")
         util = import_module("kernel_tuner.util")
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  # Kernel Tuner draws from it
+        np.random.seed(seed)  # Kernel Tuner draws from it
         runner = _recorder()(self._rows)
         options = interface.Options(
             strategy_options=interface.Options(max_fevals=candidates),
@@ -125,13 +125,9 @@ def _recorder() -> Any:
             thought = time.perf_counter() - self._since
             results = super().run(points, tuning_options)
             pairs = zip(points, results, strict=True)
-            fresh = [
-                row
-                for point, result in pairs
-                if result is not None
-                and (row := self._known.get(tuple(point), -1)) >= 0
-                and not (row in self._seen or self._seen.add(row))
-            ]
+            ran = [self._known.get(tuple(point), -1) for point, result in pairs if result]
+            fresh = [row for row in dict.fromkeys(ran) if row >= 0 and row not in self._seen]
+            self._seen.update(fresh)
             self.tried += fresh
             self.thinking += [thought / max(1, len(fresh))] * len(fresh)
             self._since = time.perf_counter()
@@ -140,7 +136,7 @@ def _recorder() -> Any:
     return Recorder
 
 
-class _quiet:  # noqa: N801  # a context manager, as those of contextlib
+class _quiet:  # a context manager, as those of contextlib
     """Nothing printed, no warning: strategies meet points of no recording by the thousand."""
 
     def __enter__(self) -> None:

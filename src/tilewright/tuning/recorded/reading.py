@@ -81,8 +81,8 @@ def read_recordings(path: str | os.PathLike[str]) -> list[Recording]:
 def _document(path: Path) -> dict[str, Any]:
     """Return the outermost object of a JSON file; Kernel Tuner leaves its last brackets open."""
     try:
-        opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-        with opened as file:
+        with path.open("rb") as raw:
+            file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             text = file.read(_LIMIT + 1)
     except (OSError, EOFError) as problem:
         raise RecordingError(f"{path}: cannot be read: {problem}; name a file") from None
@@ -144,7 +144,7 @@ def _of_entries(
     several: bool,
 ) -> Recording:
     """Return the recording of T4 entries that are of one problem."""
-    about = {"device": str(told.get("device_name") or metadata.get("device", ""))}
+    about: dict[str, Any] = {"device": str(told.get("device_name") or metadata.get("device", ""))}
     problem = told.get("problem") or metadata.get("problem")
     if isinstance(problem, dict):
         about["problem"] = problem
@@ -263,12 +263,14 @@ def _encoded(
     A number that a point does not name is `UNNAMED`, below all others: our stores leave out what
     goes without saying.
     """
-    parameters, columns, fixed = [], [], {}
+    parameters, columns = [], []
+    fixed: dict[str, Value] = {}
     for name in dict.fromkeys(key for point in points for key in point):
         values = [_plain(point.get(name, UNNAMED)) for point in points]
         distinct = sorted(set(values), key=lambda x: (isinstance(x, str), x))
         if len(distinct) < 2:
-            fixed[name] = distinct[0]
+            only = distinct[0]
+            fixed[name] = only if isinstance(only, int | str) else str(only)
             continue
         code = {value: at for at, value in enumerate(distinct)}
         columns.append([code[value] for value in values])

@@ -1,4 +1,4 @@
-"""Running a strategy on a recorded space: what it would have tried, and what that would have cost."""
+"""A strategy on a recorded space: what it would have tried, and what that would have taken."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ class Background:
         Returns numbers about configs on this problem and device, one row each.
     forecast : callable, optional
         Returns of configs the share of the device's peak that a static model expects of each.
-    lessons : tuple of Lesson
-        Measurements of the same stencil on other problems, precisions or devices.
+    lessons : callable
+        Returns measurements of the same stencil on other problems, precisions or devices.
     """
 
     features: Callable[[Sequence[Config]], NDArray[Any]] | None = None
     forecast: Callable[[Sequence[Config]], NDArray[Any]] | None = None
-    lessons: tuple[Lesson, ...] = ()
+    lessons: Callable[[], tuple[Lesson, ...]] = tuple
 
 
 class Strategy(ABC):

@@ -123,7 +123,7 @@ class Evolutionary(Strategy):
         valid = self._valid
 
         class ToPoints(Repair):  # type: ignore[misc]
-            def _do(self, problem: Any, X: Any, **_: Any) -> Any:  # noqa: N803  # pymoo's name
+            def _do(self, problem: Any, X: Any, **_: Any) -> Any:  # pymoo's name
                 return valid(X)
 
         asked = min(_POPULATION, self.space.count())

@@ -48,7 +48,7 @@ class Learned(Strategy):
         self._random = np.random.default_rng(seed)
         self._draws = draws(space, seed)
         self._promising: NDArray[np.intp] = np.zeros(0, np.intp)
-        self._began = bool(self.start)
+        self._began = False
         self._turn = 0
 
     @cached_property
@@ -63,7 +63,7 @@ class Learned(Strategy):
     def _experience(self) -> Experience | None:
         from tilewright.tuning.strategies.lessons import Experience
 
-        lessons = self.background.lessons
+        lessons = self.background.lessons()
         return Experience(lessons, self._pool, self.seed) if lessons else None
 
     def propose(self) -> Config | None:
@@ -90,9 +90,9 @@ class Learned(Strategy):
             free = self._pool.free()
             order = np.argsort(self._experience.scores(free), kind="stable")[:_FIRST]
             self._wait(free[order])
-        elif not self._began and self._pool.is_whole:
+        elif not self._began:
             self._began = True
-            self._wait(self._central())
+            self._wait(self._first())
         elif good < _FIRST:
             self._waiting = self._drawn()
         else:
@@ -104,14 +104,18 @@ class Learned(Strategy):
         found = next((config for config in self._draws if config not in known), None)
         return [] if found is None else [found]
 
-    def _central(self) -> NDArray[np.intp]:
-        """Return the place of the point nearest to the middle of every parameter's values.
+    def _first(self) -> NDArray[np.intp]:
+        """Return the places of the points to begin with.
 
-        Extremes of block sizes are seldom fast.
+        Where there is a static model, those that it expects most of; else the one nearest to the
+        middle of every parameter's values: extremes are seldom fast.
         """
         free = self._pool.free()
-        middle = encoded(self.space, [self._pool.config(place) for place in free.tolist()])
-        return free[np.argmin(np.abs(middle - 0.5).sum(axis=1), keepdims=True)]
+        configs = [self._pool.config(place) for place in free.tolist()]
+        if self.background.forecast is not None:
+            return free[np.argsort(-self.background.forecast(configs), kind="stable")[:_FIRST]]
+        middle = np.abs(encoded(self.space, configs) - 0.5).sum(axis=1)
+        return free[np.argsort(middle, kind="stable")[:1]]
 
     def _wait(self, places: NDArray[np.intp]) -> None:
         self._waiting = [self._pool.config(place) for place in reversed(places.tolist())]

@@ -26,14 +26,15 @@ def encoded(space: Points, configs: Sequence[Config]) -> NDArray[np.float64]:
     Returns
     -------
     ndarray, shape (configs, parameters)
-        A value that a config does not name is the one that goes without saying.
+        A value that a config does not name is the one that goes without saying; one that the
+        space lacks, as configs of another space may have, is -1.
     """
     columns = []
     for parameter in space.parameters:
         name, unnamed = parameter.name, parameter.unnamed
-        code = {value: at for at, value in enumerate(parameter.values)}
+        code: dict[Any, int] = {value: at for at, value in enumerate(parameter.values)}
         last = max(1, len(parameter) - 1)
-        columns.append([code[config.get(name, unnamed)] / last for config in configs])
+        columns.append([code.get(config.get(name, unnamed), -last) / last for config in configs])
     return np.array(columns, np.float64).T.reshape(len(configs), len(space.parameters))
 
 
@@ -114,18 +115,6 @@ class Pool:
         return np.array([self._at[config] for config in wanted], np.intp)
 
     def lesson(self, configs: Sequence[Config], features: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the numbers of another problem's configs, as this pool has them of its own.
-
-        Configs that name a value which the space lacks are far from all: -1.
-        """
-        columns = []
-        for parameter in self._space.parameters:
-            name, unnamed = parameter.name, parameter.unnamed
-            code = {value: at for at, value in enumerate(parameter.values)}
-            last = max(1, len(parameter) - 1)
-            found = [code.get(config.get(name, unnamed), -last) / last for config in configs]  # type: ignore[arg-type]
-            columns.append(found)
-        plain = np.array(columns, np.float64).T.reshape(len(configs), len(self._space.parameters))
-        if self._background.features is None:
-            return plain
-        return np.hstack([plain, features])
+        """Return the numbers of another problem's configs, as this pool has them of its own."""
+        plain = encoded(self._space, configs)
+        return plain if self._background.features is None else np.hstack([plain, features])

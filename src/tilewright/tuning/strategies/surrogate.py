@@ -42,8 +42,9 @@ def normal_scores(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     known = np.where(np.isfinite(seconds), seconds, np.inf)
     places = np.argsort(np.argsort(known, kind="stable"), kind="stable")
     scores: NDArray[np.float64] = norm.ppf((places + 0.5) / len(known))
-    for value in (np.inf,):  # failures are alike
-        scores[known == value] = scores[known == value].mean() if np.any(known == value) else 0
+    failed = np.isinf(known)
+    if failed.any():  # all alike
+        scores[failed] = scores[failed].mean()
     return scores
 
 
@@ -126,7 +127,8 @@ class Surrogate:
         if self._kernel is None:
             lengths = np.full(numbers.shape[1], 0.5)
             smooth = Matern(lengths, (5e-2, 2e1), nu=2.5)
-            self._kernel = ConstantKernel(1.0, (1e-2, 1e2)) * smooth + WhiteKernel(1e-2, (1e-5, 0.3))
+            noise = WhiteKernel(1e-2, (1e-5, 0.3))
+            self._kernel = ConstantKernel(1.0, (1e-2, 1e2)) * smooth + noise
         how = {} if anew else {"optimizer": None}
         process = GaussianProcessRegressor(self._kernel, random_state=0, **how)
         with warnings.catch_warnings():  # a length scale at its bound means an idle parameter

@@ -1,0 +1,92 @@
+"""What strategies may know of a recorded space of ours beforehand: as in tuning itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.hardware import DeviceSpec
+from tilewright.hardware.catalogue import recognised
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Stencil, stencil
+from tilewright.tuning.background import features_on, forecast_on
+from tilewright.tuning.recorded.reading import UNNAMED
+from tilewright.tuning.recorded.recording import Recording
+from tilewright.tuning.strategies.base import Background, Lesson
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["background_of"]
+
+
+def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Background:
+    """Return what is known of a recording's configs, with other recordings as lessons.
+
+    Parameters
+    ----------
+    recording : Recording
+        The one that is searched.
+    others : sequence of Recording
+        Those of them count that are of the same kernel.
+
+    Returns
+    -------
+    Background
+        Without features and forecast where the kernel is none of our stencils, or its device
+        none of the catalogue.
+    """
+    about = _about(recording)
+    of = [one for one in others if one.space.stencil_name == recording.space.stencil_name]
+    if about is None:
+        return Background(lessons=lambda: tuple(map(_plain, of)))
+    family, problem, spec = about
+    features, forecast = features_on(family, problem, spec), forecast_on(family, problem, spec)
+    return Background(
+        lambda configs: features([_whole(recording, config) for config in configs]),
+        lambda configs: forecast([_whole(recording, config) for config in configs]),
+        lambda: tuple(lesson for one in of if (lesson := _lesson(recording, one)) is not None),
+    )
+
+
+def _about(recording: Recording) -> tuple[Stencil, Problem, DeviceSpec] | None:
+    """Return the stencil, the problem and the device of a recording of ours."""
+    device = recognised(str(recording.about.get("device", "")))
+    told: Any = recording.about.get("problem")
+    if device is None or not isinstance(told, dict):
+        return None
+    try:
+        family = stencil(recording.space.stencil_name)
+        m, n, k = (int(told[side]) for side in "mnk")
+        trans_a, trans_b = (Trans(told[name]) for name in ("trans_a", "trans_b"))
+        return family, Problem(m, n, k, told["precision"], trans_a, trans_b), device.spec
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _whole(recording: Recording, config: Config) -> Config:
+    """Return a recorded config as its stencil knows it."""
+    values = {**recording.about["fixed"], **config}
+    named = {name: value for name, value in values.items() if value != UNNAMED}
+    return Config(recording.space.stencil_name, named)
+
+
+def _lesson(recording: Recording, other: Recording) -> Lesson | None:
+    about = _about(other)
+    if about is None:
+        return None
+    whole = [_whole(other, config) for config in other.space.configs]
+    fixed = {p.name for p in recording.space.parameters} & other.about["fixed"].keys()
+    configs = [
+        config.replace(**{name: other.about["fixed"][name] for name in fixed})
+        for config in other.space.configs
+    ]
+    return Lesson(configs, other.seconds, features_on(*about)(whole))
+
+
+def _plain(other: Recording) -> Lesson:
+    none: NDArray[np.float64] = np.zeros((len(other), 0))
+    return Lesson(other.space.configs, other.seconds, none)
