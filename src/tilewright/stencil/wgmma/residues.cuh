@@ -2,18 +2,18 @@
  *
  * C's matrices are whole tiles: `ld` and the distance between matrices have room for BLOCK_M and
  * BLOCK_N more than m and n ask for, and what lies there is zero.  Alpha is 1, beta 0; in the place
- * of `exponents_a` is a table with two ints for each matrix, a modulus p of 128 to 256 and 2^38 / p
+ * of `exponents_a` is a table with two ints for each matrix, a modulus p of 65 to 256 and 2^37 / p
  * to the nearest integer.
  */
 
 #if OUTPUT == OUTPUT_RESIDUES
 
 /* What is left of a sum modulo p, nearest to zero.  The quotient before it is rounded is wrong by
- * |sum| 2^-39 at most, so with |sum| <= 2^29 the result by 2^-10 p: a byte holds it, but for 128,
- * which is -128 modulo 256. */
+ * |sum| 2^-38 at most, so with |sum| < 2^29 the result by less than p 2^-9, half of 1: of p = 256,
+ * whose quotient is exact, by nothing. */
 HELPER unsigned int residue_of(int sum, int p, int reciprocal)
 {
-    const long long quotient = ((long long)sum * reciprocal + (1ll << 37)) >> 38;
+    const long long quotient = ((long long)sum * reciprocal + (1ll << 36)) >> 37;
     return (unsigned int)(sum - (int)quotient * p) & 255;
 }
 

@@ -97,6 +97,13 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
+# Residues, whose results are bytes: the first took 9.83 ms for 14 products at 8192, the same without
+# clusters 10.5 to 10.9, 128 x 256 9.94 (H100 SXM, 2026-11-26).
+_RESIDUES: tuple[tuple[int, ...], ...] = (
+    (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132),
+    (128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132),
+)
+
 # FP8, whose sums leave the tensor core every 128 steps (as in DeepSeek-V3): a piece of them is on
 # its way, or two where there are registers for them.
 _FP8: tuple[tuple[int, ...], ...] = (
@@ -152,6 +159,8 @@ def paces(arithmetic: Arithmetic) -> tuple[Pace, ...]:
 def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
     if _rows(arithmetic):
         return tuple(shape for shape, _, _ in _rows(arithmetic))
+    if arithmetic.result == "residues":
+        return _RESIDUES
     return _PLAIN if arithmetic.kept_bits == FLOAT_BITS else _FP8
 
 
