@@ -100,26 +100,41 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
             sum_up(sum, from, stride, known);
     const int product = (count - FIRST) * 5;
     GLOBAL double *const to = c + (offset + i + j * ldc) * PARTS;
-    const int eb = exponents[first_b + j];
+    const int left = (m - i < 4 ? (int)(m - i) : 4) * PARTS, eb = exponents[first_b + j];
+    double v[4 * PARTS];
     UNROLL for (int e = 0; e < 4; ++e) {
-        if (i + e >= m)
-            break;
-        const int power = -(exponents[i + e] + eb);
+        const int power = -(exponents[i + e] + eb); /* of whole tiles of sides */
         double x[PARTS];
         UNROLL for (int p = 0; p < PARTS; ++p)
             x[p] = times_power(rounded_sum(sum + (PARTS * e + p) * 3, product), power);
 #if PARTS == 1
-        const double v = alpha * x[0];
-        to[e] = beta == 0 ? v : v + beta * to[e];
+        v[e] = alpha * x[0];
 #else
-        double re = alpha_re * x[0] - alpha_im * x[1], im = alpha_re * x[1] + alpha_im * x[0];
-        if (beta_re != 0 || beta_im != 0) {
-            const double old_re = to[2 * e], old_im = to[2 * e + 1];
-            re += beta_re * old_re - beta_im * old_im;
-            im += beta_re * old_im + beta_im * old_re;
-        }
-        to[2 * e] = re;
-        to[2 * e + 1] = im;
+        v[2 * e] = alpha_re * x[0] - alpha_im * x[1];
+        v[2 * e + 1] = alpha_re * x[1] + alpha_im * x[0];
 #endif
+    }
+#if PARTS == 1
+    if (beta != 0)
+        UNROLL for (int e = 0; e < 4; ++e)
+            if (e < left)
+                v[e] += beta * to[e];
+#else
+    if (beta_re != 0 || beta_im != 0)
+        UNROLL for (int e = 0; e < 8; e += 2)
+            if (e < left) {
+                v[e] += beta_re * to[e] - beta_im * to[e + 1];
+                v[e + 1] += beta_re * to[e + 1] + beta_im * to[e];
+            }
+#endif
+    if (left == 4 * PARTS && ADDRESS(to) % 16 == 0) {
+        UNROLL for (int e = 0; e < 4 * PARTS; e += 2) {
+            const doubles two = {{v[e], v[e + 1]}};
+            *(GLOBAL doubles *)(to + e) = two;
+        }
+    } else {
+        UNROLL for (int e = 0; e < 4 * PARTS; ++e)
+            if (e < left)
+                to[e] = v[e];
     }
 }

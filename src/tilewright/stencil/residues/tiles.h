@@ -126,9 +126,11 @@ HELPER void read_along_k(PRIVATE double *v, matrix of, tile t)
     }
 }
 
-/* The same of a tile along its sides; shared memory has a side's elements in LONG places. */
-#define LONG (KS + 1)
-#define SPACE (SIDES * LONG * PARTS)
+/* The same of a tile along its sides; shared memory has a side's numbers in LONG places, one in 17 of
+ * which is empty, so that neither writing nor reading meets a bank twice. */
+#define LONG 137
+#define PLACE_OF(side, number) ((side) * LONG + (number) + (number) / 16)
+#define SPACE (SIDES * LONG)
 HELPER void read_across_k(PRIVATE double *v, SHARED double *space, matrix of, tile t)
 {
     const int side = THREAD_ID % SIDES, first = THREAD_ID / SIDES;
@@ -136,12 +138,12 @@ HELPER void read_across_k(PRIVATE double *v, SHARED double *space, matrix of, ti
     UNROLL for (int i = 0; i < KS / (THREADS / SIDES); ++i) {
         const int at = i * (THREADS / SIDES) + first;
         UNROLL for (int p = 0; p < PARTS; ++p)
-            space[(side * LONG + at) * PARTS + p] =
+            space[PLACE_OF(side, at * PARTS + p)] =
                 side < t.sides_left && at < t.ks_left ? column[at * of.ld * PARTS + p] : 0;
     }
     BARRIER();
     const int at = THREAD_ID % ACROSS * 4, down = THREAD_ID / ACROSS;
     UNROLL for (int step = 0; step < STEPS; ++step)
         UNROLL for (int i = 0; i < 4 * PARTS; ++i)
-            v[step * 4 * PARTS + i] = space[((step * DOWN + down) * LONG + at) * PARTS + i];
+            v[step * 4 * PARTS + i] = space[PLACE_OF(step * DOWN + down, at * PARTS + i)];
 }

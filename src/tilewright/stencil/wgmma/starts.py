@@ -97,8 +97,8 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
-# Residues, whose results are bytes: the first took 9.83 ms for 14 products at 8192, the same without
-# clusters 10.5 to 10.9, 128 x 256 9.94 (H100 SXM, 2026-11-26).
+# Residues, whose results are bytes: the first took 9.83 ms for 14 products at 8192, the same
+# without clusters 10.5 to 10.9, 128 x 256 9.94 (H100 SXM, 2026-11-26).
 _RESIDUES: tuple[tuple[int, ...], ...] = (
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132),
     (128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132),
