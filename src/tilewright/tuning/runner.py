@@ -51,9 +51,9 @@ class Limits:
     Parameters
     ----------
     prepare : float
-        Compile and screen; big unrolled kernels take PoCL 2 to 4 s.
+        Compile; on a CPU's device check as well: big unrolled kernels take PoCL 2 to 4 s.
     time : float
-        One screening measurement.
+        One screening measurement; on other devices the check before it, too.
     final : float
         The race of the finalists and the winner's certificate.
     """
