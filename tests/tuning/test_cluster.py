@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -38,33 +37,28 @@ def cluster(monkeypatch):
 def test_lost_workers_cost_what_they_had_in_hand(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0, 1, 2, 3))
     monkeypatch.setattr(tests.tuning.faulty.Faulty, "speeds", (1, *range(16, 22)))
-    stop, places = threading.Event(), {}
+    draw, seen, killed = random.Random(0), {}, [0]
 
-    def kill() -> None:
-        draw = random.Random(0)
-        while not stop.wait(6.0):
-            nanny = draw.choice(list(cluster.workers.values()))
-            if nanny.pid is not None:
-                os.kill(nanny.pid, signal.SIGKILL)
+    def observe(now) -> None:
+        seen.update(now.places)
+        nanny = draw.choice(list(cluster.workers.values()))
+        if now.tried >= killed[-1] + 5 and nanny.pid is not None:
+            os.kill(nanny.pid, signal.SIGKILL)
+            killed.append(now.tried)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
     with Store(tmp_path / "store.sqlite") as store:
-        try:
-            found = tune(
-                PROBLEM, "opencl", budget=90, strategy="exhaustive", stencil="faulty",
-                limits=LIMITS, modules=MODULES, store=store, cluster=cluster.scheduler_address,
-                observer=lambda now: places.update(now.places),
-            )  # fmt: skip
-        finally:
-            stop.set()
-            killer.join()
+        found = tune(
+            PROBLEM, "opencl", budget=200, strategy="exhaustive", stencil="faulty",
+            limits=LIMITS, modules=MODULES, store=store, cluster=cluster.scheduler_address,
+            observer=observe,
+        )  # fmt: skip
         rows = list(store.query(stage=Stage.SCREEN))
+    assert len(killed) > 4
     assert len({m.config for m in rows}) == len(rows) == found.tried == 28
     assert all(m.status == EXPECTED[m.config.integer("fault")] for m in rows)
     assert (found.winner.config["fault"], found.winner.config["rounds"]) == (0, 1)
-    assert sum(places.values()) == 28
-    assert len(places) >= 2
+    assert sum(seen.values()) == 28
+    assert len(seen) >= 2
     served = own(device("opencl").portfolio_key, "s")  # kept where the workers are
     assert served is not None
 

@@ -44,10 +44,10 @@ __all__ = ["Cluster", "ClusterRunner", "RemoteDevice", "on_every_worker"]
 _LOOK_SECONDS = 0.5
 
 # A result of some hundred bytes that does not come in this was lost with its worker.
-_RESULT_SECONDS = 3.0
+_RESULT_SECONDS = 10.0
 
 # A worker that is started anew after it was lost is back in less.
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 
 
 # -- on a worker ----------------------------------------------------------------------------
@@ -268,9 +268,11 @@ class Cluster:
                 _described, self.device, self.letter, workers=[address], pure=False
             )
         for address, asked in list(self._asked.items()):
-            if asked.done():
+            if address not in here:
+                self._asked.pop(address).cancel()
+            elif asked.done():
                 del self._asked[address]
-                self._welcome(address, here.get(address, 0), asked)
+                self._welcome(address, here[address], asked)
         lost = [self.workers.pop(one) for one in self.workers.keys() - here.keys()]
         self._known &= here.keys()
         return lost
@@ -279,14 +281,16 @@ class Cluster:
         """Let a worker take part, if its device is of the kind."""
         try:
             found = RemoteDevice(**asked.result(timeout=_RESULT_SECONDS))
-        except Exception:  # it has no such device, or is lost again
+        except TimeoutError:
+            self._known.discard(address)  # it is asked again, if it is there
+            return
+        except Exception:  # of any class: it has no such device
             self.others["none"] += 1
             return
         self.live = self.live or found
         if found.fingerprint == self.live.fingerprint:
-            if threads:
-                # One more waits there, so that none is idle meanwhile.
-                self.workers[address] = _Worker(address.rpartition("/")[2], threads + 1)
+            # One more waits there, so that none is idle meanwhile.
+            self.workers[address] = _Worker(address.rpartition("/")[2], threads + 1)
         else:
             self.others[found.spec.name] += 1
 
