@@ -16,6 +16,7 @@ from tilewright.stencil import Mode, Variant
 from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.portable import Portable
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.budget import Budget
 from tilewright.tuning.record import digest, from_record, to_record
 from tilewright.tuning.store import Store
 from tilewright.tuning.tuner import _Session
@@ -29,7 +30,7 @@ CONFIG = FAMILY.default(Variant.of(EVEN), H100)
 def session(problem: Problem, family: Any = FAMILY) -> _Session:
     live: Any = SimpleNamespace(spec=H100, arch="sm_90a")
     store: Any = None
-    return _Session(live, problem, family, 1.0, None, store)
+    return _Session(live, problem, family, Budget(1.0), None, store)
 
 
 def test_a_candidate_is_compiled_in_the_mode_that_serves_the_problem() -> None:
