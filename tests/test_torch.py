@@ -28,6 +28,11 @@ def drawn(*shape, dtype=torch.float64, grad=False, device="cpu"):
     return x.requires_grad_(grad)
 
 
+@pytest.fixture(autouse=True)
+def _small_ones(monkeypatch):
+    monkeypatch.setattr(served, "_LEAST", 0)
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """Let calls on the CPU be served; return the accuracies of those that were."""
@@ -150,6 +155,21 @@ def test_what_is_not_served_is_pytorchs(calls):
     assert calls == []
 
 
+def test_small_products_are_pytorchs_where_nothing_compiles_them(calls, monkeypatch):
+    monkeypatch.setattr(served, "_LEAST", 64)
+    row = drawn(4)
+    for columns in (2, 4):
+        b = drawn(4, columns)
+        with served.matmul():
+            torch.mm(drawn(4, 4), b)
+            F.linear(drawn(4, 4), b.mT, row[:columns])
+            torch.addmm(row[:columns], drawn(4, 4), b)
+    assert len(calls) == 3
+    with served.matmul(batch_invariant=True):
+        torch.mm(drawn(1, 4), drawn(4, 1))
+    assert len(calls) == 4
+
+
 def test_each_type_is_asked_for_the_accuracy_that_it_knows(calls):
     with served.matmul("fp32"):
         for dtype in (torch.float32, torch.float64, torch.complex64):
@@ -182,7 +202,8 @@ def test_compiled_and_exported_functions_hold_the_operator(calls):
         found_in.append([node.target for node in module.graph.nodes].count(product))
         return make_boxed_func(module.forward)
 
-    net = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 2))
+    layers = (torch.nn.Linear(5, 7), torch.nn.Unflatten(-1, (1, 7)), torch.nn.Linear(7, 2))
+    net = torch.nn.Sequential(*layers)
     x = drawn(3, 4, 5, dtype=torch.float32, grad=True)
     wanted = net(x)
 

@@ -41,6 +41,10 @@ _SHORT = (torch.float16, torch.bfloat16)
 # What autocast rounds.
 _ROUNDED = (torch.float32, *_SHORT)
 
+# Multiply-adds; an H100 has done fewer in single precision before the host, which takes 5 to 15 us
+# more than for PyTorch's, has begun the next product.
+_LEAST = 2**25
+
 # PyTorch's own tensors, and what stands for them where they are traced; who makes classes of other
 # tensors says what their products are.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -55,7 +59,8 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
 
     ``torch.mm``, ``addmm``, ``bmm``, ``baddbmm``, ``matmul``, ``@`` and ``linear`` of dense tensors
     of two dimensions or more and of one dtype, float32 or wider.  Tensors elsewhere, what autocast
-    rounds to fewer bits, other types and results that are given (``out=``) are left to PyTorch.
+    rounds to fewer bits, other types, results that are given (``out=``) and, where nothing compiles
+    them, products of fewer than 2^25 multiply-adds are left to PyTorch.
 
     Parameters
     ----------
@@ -99,6 +104,8 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
             made = serve(self._accuracies, *args, **(kwargs or {}))
             if made is not None:
                 return made
+        if func is torch.Tensor.unflatten:  # which torch.compile does not trace from here
+            func = torch.unflatten
         return func(*args, **(kwargs or {}))
 
 
@@ -137,6 +144,14 @@ def _matmul(accuracies: dict[Any, str], input: Any, other: Any) -> Any:
     if taken is None or input.ndim < 2 or other.ndim < 2:
         return None
     accuracy, (a, b) = taken
+    return _product(a, b, accuracy)
+
+
+def _product(a: Any, b: Any, accuracy: str) -> Any:
+    """Return a @ b; None where it would cost the host more than the device."""
+    may_pass = accuracy != INVARIANT and not torch.compiler.is_compiling()
+    if may_pass and a.numel() * b.shape[-1] < _LEAST:
+        return None
     return _broadcast(a, b, accuracy)
 
 
@@ -148,7 +163,7 @@ def _of_matrices(dimensions: int) -> Callable[..., Any]:
         if taken is None or not input.ndim == mat2.ndim == dimensions:
             return None
         accuracy, (a, b) = taken
-        return _broadcast(a, b, accuracy)
+        return _product(a, b, accuracy)
 
     return serve
 
@@ -163,7 +178,9 @@ def _added(dimensions: int) -> Callable[..., Any]:
         if taken is None or not a.ndim == b.ndim == dimensions:
             return None
         accuracy, (a, b, input) = taken
-        made = _broadcast(a, b, accuracy)
+        made = _product(a, b, accuracy)
+        if made is None:
+            return None
         if alpha != 1:
             made = made * alpha
         return made if beta == 0 else torch.add(made, input.expand(made.shape), alpha=beta)
@@ -176,8 +193,8 @@ def _linear(accuracies: dict[Any, str], input: Any, weight: Any, bias: Any = Non
     if taken is None or input.ndim < 2 or weight.ndim != 2:
         return None
     accuracy, (input, weight, *rest) = taken
-    made = _broadcast(input, weight.mT, accuracy)
-    return made + rest[0] if rest else made
+    made = _product(input, weight.mT, accuracy)
+    return made if made is None or not rest else made + rest[0]
 
 
 _SERVED: dict[Any, Callable[..., Any]] = {
