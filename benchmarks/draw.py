@@ -20,6 +20,7 @@ from committed import (
     Row,
     about,
     experiment,
+    is_there,
     load,
     mix_curves,
     rates_of,
@@ -36,6 +37,7 @@ from of_calls import (
     host_calls,
     host_cost,
     linear_systems,
+    not_yet,
     opencl_calls,
     public_calls,
     readme,
@@ -207,6 +209,24 @@ def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
     return drawn
 
 
+def fp64_accuracy() -> str:
+    """Return errors beside IEEE arithmetic's, and how many moduli served."""
+    name = "h100/fp64_accuracy"
+    if not is_there(name):
+        return not_yet("fp64-accuracy")
+    lines = []
+    for row in rows(name):
+        errors = (row["errors"][key] for key in ("ieee", "fp64"))
+        etas = [f"{_power(x['eta'])}, {_power(x['median_relative'])}" for x in errors]
+        guard, bound = row["guard"], row["guard"].get("error_bound", 0)
+        lines.append([
+            row["data"], row["precision"].upper(), str(row["side"]), *etas,
+            str(guard["moduli"] or "IEEE"), _power(bound) if bound else "",
+        ])  # fmt: skip
+    head = ["eta, median relative error", "", "m, n, k", "IEEE", '`"fp64"`', "moduli", "bound"]
+    return f"{about(name)}.\n\n{table(head, lines)}"
+
+
 def _power(value: float) -> str:
     """Return an error as a power of two."""
     return "0" if value == 0 else f"2^{math.log2(value):.1f}"
@@ -363,6 +383,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "squares": lambda: squares("fp32"), "promise": fp32_promise,
         "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
+    },
+    "docs/fp64_accurate.md": {
+        "squares": lambda: squares("fp64"), "complex": lambda: squares("fp64-z"),
+        "errors": fp64_accuracy,
     },
     "docs/double_double.md": {"results": double_double},
     "docs/benchmarking.md": {"profile": profile},

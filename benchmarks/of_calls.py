@@ -32,7 +32,8 @@ KINDS = {
     "squares": "squares, 512 to 16384, each transpose",
 }
 NAMED = {
-    **NAMES, **{name: f'`accuracy="{name}"`' for name in ("fp32", "tf32")},
+    **NAMES, **{name: f'`accuracy="{name}"`' for name in ("fp32", "tf32", "fp64")},
+    "fp64-z": '`accuracy="fp64"`, complex',
     "bf16": "bfloat16", "fp16": "float16", "e": "double-double", "f": "double-double, fast",
 }  # fmt: skip
 
@@ -52,7 +53,7 @@ def not_yet(command: str) -> str:
 
 def flops_of(row: Row) -> float:
     m, n, k = row["size"]
-    return float((8 if row["precision"] in ("c", "z") else 2) * m * n * k)
+    return float((8 if row["precision"] in ("c", "z", "fp64-z") else 2) * m * n * k)
 
 
 def call_cell(row: Row) -> str:

@@ -174,6 +174,16 @@ def test_fp32_accuracy_has_errors_of_every_scheme(capsys):
     assert row["guard"]["variant"] in ("ieee", "fp16x3", "bf16x6")
 
 
+def test_fp64_accuracy_has_errors_beside_the_bound(capsys):
+    options = ["--size", "40", "--precision", "d", "--device", "opencl:0", "--json"]
+    assert run(["bench", "fp64-accuracy", *options]) == 0
+    rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
+    for row in rows:
+        if row["guard"]["moduli"]:
+            assert row["errors"]["fp64"]["eta"] <= row["guard"]["error_bound"] < 2.0**-49
+    assert sum(row["guard"]["moduli"] > 0 for row in rows) > 4
+
+
 def test_fp32_promise_judges_every_kind_of_data(capsys):
     assert run(["bench", "fp32-promise", "--count", "1", "--device", "opencl:0", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]

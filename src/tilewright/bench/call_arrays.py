@@ -5,6 +5,7 @@ name              what is multiplied
 ================  =========================================================
 s, d, c, z        CuPy's arrays of BLAS's precisions
 fp32, tf32        CuPy's float32 arrays with that ``accuracy``
+fp64, fp64-z      CuPy's float64 and complex128 arrays with ``accuracy="fp64"``
 bf16, fp16, int8  PyTorch's tensors; so are e4m3 and e5m2
 e, f              `DoubleDouble` arrays in CuPy's memory, accurate and fast
 ================  =========================================================
@@ -28,7 +29,12 @@ __all__ = ["NAMES", "Arrays", "arrays_of", "cupy_on", "operands", "public_call"]
 
 _TENSORS = ("bf16", "fp16", "int8", "e4m3", "e5m2")
 
-NAMES = (*PRECISIONS, "fp32", "tf32", *_TENSORS, "e", "f")
+# Precisions and accuracies of calls that are named by these.
+_ACCURACIES = {
+    "fp32": ("s", "fp32"), "tf32": ("s", "tf32"), "fp64": ("d", "fp64"), "fp64-z": ("z", "fp64"),
+}  # fmt: skip
+
+NAMES = (*PRECISIONS, *_ACCURACIES, *_TENSORS, "e", "f")
 
 
 def cupy_on(live: Any) -> Any:
@@ -54,7 +60,7 @@ class Arrays:
     Parameters
     ----------
     name : str
-        A letter, or "fp32" or "tf32".
+        A letter, or one of an accuracy, such as "fp32".
 
     Attributes
     ----------
@@ -71,12 +77,12 @@ class Arrays:
         import cupy
 
         self.library: Any = cupy
-        named = name in ("fp32", "tf32")
-        row = precision("s" if named else name)
+        letter, accuracy = _ACCURACIES.get(name, (name, ""))
+        row = precision(letter)
         self.dtype: Any = row.dtype
         self.result: Any = row.dtype
         self.letter, self.flops = "tf32" if name == "tf32" else row.letter, row.flops
-        self.options = {"accuracy": name} if named else {}
+        self.options = {"accuracy": accuracy} if accuracy else {}
 
     def empty(self, shape: tuple[int, int], order: str, pad: int = 0) -> Any:
         """Return an array for results, its leading dimension by `pad` longer than it has to be."""

@@ -146,7 +146,8 @@ class Gathered:
         key = (device.fingerprint, problem.precision.letter, arithmetic, *size)
         if key not in self._bounds:
             found: Bound | str = "unknown"
-            if device.numbers is not None and problem.flops:
+            # No term knows how fast residues can be.
+            if device.numbers is not None and problem.flops and arithmetic != "fp64":
                 accuracy = arithmetic if arithmetic == "fp32" else None
                 kind = "ieee" if accuracy else arithmetic
                 found = bound_of(device.numbers, problem, arithmetic=kind, accuracy=accuracy)

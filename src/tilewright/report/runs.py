@@ -172,8 +172,8 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     arithmetic = _OLD.get(arithmetic, arithmetic)
     if arithmetic in SHORT:  # as older files have them
         letter, arithmetic = arithmetic, ""
-    if letter == "fp32":  # of calls: an accuracy
-        letter, arithmetic = "s", letter
+    if letter in _ACCURACIES:  # of calls
+        letter, arithmetic = _ACCURACIES[letter]
     if arithmetic and not letter:
         letter = "s"
     problem = Problem(m, n, k, letter, trans_a, trans_b)  # type: ignore[arg-type]
@@ -199,6 +199,9 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
         "" if shapes == "squares" else shapes,
     )
 
+
+# Precisions of calls with an accuracy, and that accuracy, by what files call them.
+_ACCURACIES = {"fp32": ("s", "fp32"), "fp64": ("d", "fp64"), "fp64-z": ("z", "fp64")}
 
 # What older files call precisions of tensor cores.
 _OLD = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}

@@ -38,7 +38,7 @@ def section(data: Gathered) -> Section:
 
 def _what(run: Run) -> str:
     name = run.problem.precision.name
-    if run.arithmetic == "fp32":
+    if run.arithmetic in ("fp32", "fp64"):
         return f'{name} with accuracy="{run.arithmetic}"'
     return run.arithmetic or name
 
