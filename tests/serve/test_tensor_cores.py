@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.portfolio.find import shipped_for
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve.split.product import HopperProduct, ModelProduct
 from tilewright.serve.tensor_cores import config_for, wgmma
 from tilewright.stencil.split import SCHEMES
-from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
+from tilewright.stencil.wgmma import ARITHMETICS, NAMED, TensorVariant, variant_named
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
@@ -62,15 +63,13 @@ def test_blocks_that_stay_fill_the_device(many):
     assert wgmma().launch(found, 8192, 8192).on(many).grid == (many, 1)
 
 
-def test_every_start_has_its_pace():
-    for arithmetic in ARITHMETICS.values():
-        of = variant(arithmetic)
-        paces = wgmma().paces(of)
-        assert len(paces) == len(wgmma().starts(of, H100))
-        speeds = [pace.speed for pace in paces]
-        assert speeds == sorted(speeds, reverse=True)
-        assert speeds[0] == 1
-        assert min(pace.fill for pace in paces) > 0
+@pytest.mark.parametrize("name", NAMED)
+def test_every_start_was_timed(name):
+    of = variant_named(name)
+    starts = {one for one in wgmma().starts(of, H100) if one in wgmma().space(of, H100)}
+    timed = [one for one in shipped_for(90, "passes").kernels if one.variant == of]
+    assert {one.config for one in timed} == starts
+    assert all(one.costs for one in timed)
 
 
 def test_a_device_that_runs_none_is_named():

@@ -212,7 +212,9 @@ def measure(
     shapes: Annotated[
         str,
         typer.Option(
-            "--shapes", help="any; short: m or n is; large: all from 2048 on; layers; batches."
+            "--shapes",
+            help="any; short: m or n is; large: all from 2048 on; layers; batches; with --stencil"
+            " unaligned: every kind, columns side by side.",
         ),
     ] = "any",
     family: Annotated[
@@ -230,18 +232,28 @@ def measure(
     from tilewright.portfolio.measure import KINDS, measure_family, text_of
     from tilewright.portfolio.measure import measure as times_of
     from tilewright.precision import precision
+    from tilewright.stencil.wgmma import NAMED
 
-    if shapes not in (*KINDS, "batches"):
-        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(KINDS)}, batches")
+    known = (*KINDS, "batches", *(() if family is None else ("unaligned",)))
+    if shapes not in known:
+        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(known)}")
     check_writable(output)
     live = find_device(device)
+    if name in NAMED and isinstance(live, CUDADevice):
+        from tilewright.portfolio.arithmetics import measure_arithmetic
+
+        found = measure_arithmetic(live, name, count, seed, seconds)
+        write_atomically(output, text_of(found).encode())
+        say(f"{output}: {len(found['cases']['TN']['shapes'])} shapes")
+        return
     portfolio = None if name == "passes" else shipped(live.spec, precision(name).portfolio)
     if shapes == "batches" and isinstance(live, CUDADevice):
         from tilewright.portfolio.measure_batches import measure_batches
 
         found = measure_batches(live, name, count, seed, seconds)
     elif family is not None and isinstance(live, CUDADevice):
-        found = measure_family(live, name, family, count, seed, seconds)
+        unaligned = shapes == "unaligned"
+        found = measure_family(live, name, family, count, seed, seconds, unaligned=unaligned)
     elif not isinstance(live, CUDADevice) or portfolio is None:
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
     else:
@@ -312,7 +324,13 @@ def build(
     kept = Work(work, arch)
     selected: list[Selected] = []
     if name == "passes":
+        from tilewright.portfolio.arithmetics import kernels_of
+        from tilewright.portfolio.measured import read_measured
+        from tilewright.portfolio.select import Selected
+
         instances = _passes(spec)
+        for path in times or ():
+            selected += [Selected(one) for one in kernels_of(read_measured(path))]
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
         from tilewright.portfolio.measured import check_pace, measured_at_pace

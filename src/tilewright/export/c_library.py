@@ -230,7 +230,7 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
         "folded": int(it.folded), "persistent": int(it.persistent), "stream_k": it.stream_k,
         "tree": int(it.tree), "tma": int(it.tma), "vector_along_k": int(it.vector_along_k),
         "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k, "streamed": it.streamed,
-        "map_line_bytes": line_bytes,
+        "any_alignment": int(it.any_alignment), "map_line_bytes": line_bytes,
     }  # fmt: skip
     if it.split_k is not None:
         cut = it.split_k

@@ -284,7 +284,8 @@ def pack(
             }
             for form, own in enumerate(one.forms)
         ]
-        if Mode() in forms[0] or (not one.modes and forms[BATCHED]):
+        costs_alone = not any(one.forms)  # machine code is found by its source
+        if Mode() in forms[0] or (not one.modes and forms[BATCHED]) or costs_alone:
             packed.append(
                 replace(one, modes=forms[0], routed=forms[ROUTED], batched=forms[BATCHED])
             )

@@ -97,7 +97,8 @@ def _least(geometry: Geometry, problems: Iterable[Problem]) -> Floats:
     """Return the least that each of `TERMS` can cost: steps take their multiply-adds."""
     precisions = {problem.precision for problem in problems}
     parts = 4 if any(one.is_complex for one in precisions) else 1
-    on_tensor_cores = [one.element_bytes for one in precisions if one.is_short and geometry.tma]
+    multiplied = [one.element_bytes for one in precisions if one.is_short]
+    on_tensor_cores = [] if geometry.streamed else multiplied
     most = _MOST_MULTIPLY_ADDS
     if on_tensor_cores:
         most = _MOST_OF_TENSOR_CORES / min(on_tensor_cores)

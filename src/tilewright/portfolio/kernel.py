@@ -131,6 +131,7 @@ class PortfolioKernel:
             "version": self.version,
             "precision": self.variant.precision.letter,
             "trans": f"{self.variant.trans_a}{self.variant.trans_b}",
+            **({"arithmetic": named} if (named := self.variant.arithmetic_name) else {}),
             "config": dict(self.config),
             "geometry": geometry_to_json(self.geometry),
             "modes": {str(mode): digest for mode, digest in self.modes.items()},
@@ -163,7 +164,7 @@ class PortfolioKernel:
         return cls(
             config,
             int(row["version"]),
-            variant_of(str(row["precision"]), str(row["trans"])),
+            variant_of(str(row["precision"]), str(row["trans"]), row.get("arithmetic", "")),
             geometry_from_json(row["geometry"]),
             digests(row["modes"]),
             tuple(float(cost) for cost in row["costs"]),
@@ -210,8 +211,10 @@ class KernelRows(Sequence[PortfolioKernel]):
         return self._read[at]
 
 
-def variant_of(letter: str, trans: str) -> Variant:
+def variant_of(letter: str, trans: str, arithmetic: str = "") -> Variant:
     """Return the variant of a precision's letter and two operations; R conjugates alone.
+
+    Or of tensor cores' arithmetic by its name (`tilewright.stencil.wgmma.NAMED`).
 
     Raises
     ------
@@ -220,6 +223,10 @@ def variant_of(letter: str, trans: str) -> Variant:
     """
     from tilewright.problem import Trans
 
+    if arithmetic:
+        from tilewright.stencil.wgmma import variant_named
+
+        return variant_named(str(arithmetic))
     if len(trans) != 2:
         raise ValueError(f"trans={trans!r} is no pair of operations")
     return Variant(precision(letter), Trans(trans[0]), Trans(trans[1]))
@@ -235,7 +242,7 @@ _MOST_SLICES = 2**13
 # Of a geometry's fields that may be 0.
 _LEAST = dict.fromkeys(
     ("resident", "folded", "persistent", "stream_k", "tree", "tma", "tma_line_bytes",
-     "vector_along_k", "stages_k", "streamed"),
+     "vector_along_k", "stages_k", "streamed", "any_alignment", "early"),
     0,
 )  # fmt: skip
 

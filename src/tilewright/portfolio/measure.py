@@ -53,6 +53,9 @@ _Timer = Callable[[], int]
 # What takes longer than a millisecond is timed once.
 _SLOW_NS = 1_000_000
 
+# Launches back to back take about so long, and are so many at most.
+_BURST_NS, _MOST_OF_BURST = 500_000, 16
+
 # The longest short side, and the longest sum.
 _SHORT, _LONGEST_SUM = 128, 500_000
 
@@ -152,11 +155,14 @@ def measure_family(
     seed: int,
     seconds: float,
     also: Mapping[Variant, Sequence[Config]] | None = None,
+    *,
+    unaligned: bool = False,
 ) -> dict[str, Any]:
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
     Of a stencil for products with a short side these are what is drawn; of any other every kind
-    in turn, where columns of A and B are aligned as the copies of them are that serve.
+    in turn, where columns of A and B are aligned as the copies of them are that serve, or side by
+    side for configs that take those.
 
     Parameters
     ----------
@@ -172,6 +178,8 @@ def measure_family(
         After which no further shape of its transposes begins; each pair has a fourth.
     also : Mapping, optional
         More configs, by variant.
+    unaligned : bool
+        Whether the configs are those that take columns of any alignment.
     """
     until = time.monotonic()
     family = stencil(name)
@@ -184,7 +192,8 @@ def measure_family(
             if of.reads_along_k and not all(variant.k_fast):
                 continue
             more = (also or {}).get(variant, ())
-            configs = list(dict.fromkeys([*_candidates(family, variant, live), *more]))
+            starts = _candidates(family, variant, live, unaligned)
+            configs = list(dict.fromkeys([*starts, *more]))
             kernels = _compiled(live, family, variant, configs)
             streams = bool(family.geometry(configs[0]).streamed)
             until = max(until, time.monotonic()) + seconds / 4
@@ -194,10 +203,11 @@ def measure_family(
                 if time.monotonic() >= until:
                     break
                 problem = Problem(*sides, of, a, b)
-                workload = Workload(live, problem if streams else _aligned(problem), memory)
+                as_drawn = streams or unaligned
+                workload = Workload(live, problem if as_drawn else _aligned(problem), memory)
                 shapes.append(list(sides))
                 each = zip(kernels, configs, strict=True)
-                timers = [partial(workload.run, kernel, family, one) for kernel, one in each]
+                timers = [_Burst(live, workload, kernel, family, one) for kernel, one in each]
                 rows.append(interleaved_medians(timers))
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
@@ -205,15 +215,49 @@ def measure_family(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return document(live, letter, name, cases)
+    method = f"launches back to back, held, warm cache, medians of {_RUNS}"
+    return document(live, letter, name, cases) | {"method": method}
 
 
-def _candidates(family: Stencil, variant: Variant, live: CUDADevice) -> list[Config]:
+class _Burst:
+    """Times launches back to back, as calls come: power and early launches count as they do there.
+
+    The first call times one launch, and says how many the next ones are.
+    """
+
+    def __init__(
+        self, live: CUDADevice, workload: Workload, kernel: Kernel, family: Stencil, config: Config
+    ) -> None:
+        p = workload.problem
+        launch = family.launch(config, p.m, p.n, p.k)
+        arguments = family.arguments(config, Variant.of(p), workload.call)
+        self._live, self._kernel, self._count = live, kernel, 1
+        self._prepared = live.prepare(kernel, launch, arguments)
+
+    def __call__(self) -> int:
+        """Return the nanoseconds of a launch."""
+        live, count = self._live, self._count
+
+        def enqueue() -> None:
+            for _ in range(count):
+                self._prepared.enqueue(live.stream)
+
+        event = live.between_events(enqueue, keep=self._kernel, held=count)
+        ns = event.nanoseconds() / count
+        if count == 1:
+            self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
+        return round(ns)
+
+
+def _candidates(
+    family: Stencil, variant: Variant, live: CUDADevice, unaligned: bool
+) -> list[Config]:
     """Return the configs that are measured, in the space that the device leaves."""
     space = family.space(variant, live.spec)
     if family.geometry(family.default(variant, live.spec)).streamed:
         return list(space)
-    return [one for one in dict.fromkeys(family.starts(variant, live.spec)) if one in space]
+    starts = [one for one in dict.fromkeys(family.starts(variant, live.spec)) if one in space]
+    return [one for one in starts if family.geometry(one).any_alignment == unaligned]
 
 
 def _every_kind(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:

@@ -101,6 +101,8 @@ class Measured:
         Nanoseconds that a copy of an operand begins with, and its bytes in a nanosecond.
     made : Mapping
         When, by which commit, how.
+    arithmetic : str
+        Of tensor cores, by its name, where that is not the precision's own.
     """
 
     precision: str
@@ -111,6 +113,7 @@ class Measured:
     rescheduled: Mapping[tuple[Variant, Config], Rescheduled] = field(default_factory=dict)
     copying: tuple[float, float] | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
+    arithmetic: str = ""
 
 
 def read_measured(path: Path, letter: str = "") -> Measured:
@@ -208,6 +211,7 @@ def _measured(document: Any, letter: str) -> Measured:
         rescheduled,
         None if copying is None else (float(copying[0]), float(copying[1])),
         {name: document[name] for name in kept if name in document},
+        str(document.get("arithmetic", "")),
     )
 
 

@@ -111,6 +111,7 @@ class Model:
         reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
         self._reached = np.array(reached)
         self._stages_k, self._streamed = of("stages_k"), of("streamed")
+        self._plain = (self._streamed > 0) | (of("any_alignment") > 0)
         # Bytes of a stage for each that a thread stores its results through.
         stage = self._tile_k * (self._tile_m + self._tile_n)
         threads = np.array([max(1, one.threads[0]) for one in geometries])
@@ -224,7 +225,7 @@ class Model:
         staged = (self._stages_k > 0) & (self._stages_k >= p.k) & room & ragged
         clamped = ((p.m < self._tile_m) | (p.n < self._tile_n)) & ~self._tma
         found: Ints = self._scalar(p) + 2 * clamped + 4 * staged
-        found[self._streamed > 0] = 0
+        found[self._plain] = 0
         return found
 
     def _shared(

@@ -1,19 +1,25 @@
-"""Where tensor cores are, and which start serves products in parts and with an epilogue."""
+"""Where tensor cores are, and which config serves products in parts and with an epilogue."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
-from tilewright.problem import Problem
+from tilewright.portfolio.find import shipped_for
+from tilewright.portfolio.model import Model
+from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, stencil
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
-from tilewright.stencil.wgmma import TensorVariant, Wgmma
-from tilewright.stencil.wgmma.starts import Pace
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, operands_of
 
-__all__ = ["config_for", "has_wgmma", "multiply_adds", "reads", "source_of", "wgmma"]
+__all__ = ["config_for", "expected_ns", "has_wgmma", "reads", "source_of", "wgmma"]
+
+# Of the devices that have these tensor cores.
+_CAPABILITY = 90
 
 
 @lru_cache(maxsize=1)
@@ -47,11 +53,10 @@ def config_for(
     variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
     compensated: bool = False,
 ) -> Config:  # fmt: skip
-    """Return the start that promises the shortest time, by its pace and its waves of tiles.
+    """Return the config of which the shortest time is expected.
 
-    Waves of tiles take k steps each and a launch `fill` more (`tilewright.stencil.wgmma.starts`).
-    Of what was timed on an H100 at 1024, 2048 and 4096 this takes configs within 2 % of the best
-    in FP16x3 and BF16x6 (`tests/serve/test_tensor_cores.py`).
+    Times are expected as in every other precision (`tilewright.portfolio.model`), by costs that the
+    portfolio ``passes`` has.
 
     Parameters
     ----------
@@ -71,57 +76,74 @@ def config_for(
     ValueError
         If the device runs none.
     """
-    return _promising(variant, device, (m, n, k), promote_k, compensated)[0]
+    return _expected(variant, device, (m, n, k), promote_k, compensated)[0]
 
 
-def multiply_adds(
+def expected_ns(
     variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
     compensated: bool = False,
 ) -> float:  # fmt: skip
-    """Return what a product takes, counted in multiply-adds of the first start at its pace.
+    """Return the nanoseconds that are expected of a product.
 
     Parameters and errors are those of `config_for`.
     """
-    config, pace = _promising(variant, device, (m, n, k), promote_k, compensated)
-    return _time(config, pace, device, (m, n, k))
+    return _expected(variant, device, (m, n, k), promote_k, compensated)[1]
 
 
-def _promising(
+def _expected(
     variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
     compensated: bool,
-) -> tuple[Config, Pace]:  # fmt: skip
-    # No start compensates the sums of TF32's parts, which are not served but to measure them.
+) -> tuple[Config, float]:  # fmt: skip
+    # No config compensates the sums of TF32's parts, which are not served but to measure them.
     able = _able(variant, device, promote_k, compensated) or _able(
         variant, device, promote_k, False
     )
-    if not able:
+    if able is None:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
-    return min(able, key=lambda one: _time(one[0], one[1], device, size))
+    configs, model = able
+    problem = Problem(*size, operands_of(variant.arithmetic), Trans.T, Trans.N)
+    expected = model.expected(problem, device.multiprocessors)
+    at = int(np.argmin(expected))
+    return configs[at], float(expected[at])
 
 
 @lru_cache(maxsize=64)
 def _able(
     variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool
-) -> tuple[tuple[Config, Pace], ...]:
-    """Return the starts of the space that promote as is asked, each with its pace."""
-    family = wgmma()
-    starts = family.starts(variant, device)
-    able = family.space(variant, device).contained(starts)
-    return tuple(
-        (config, pace)
-        for config, pace, is_able in zip(starts, family.paces(variant), able, strict=True)
-        if is_able
+) -> tuple[tuple[Config, ...], Model] | None:
+    """Return the configs that were timed and promote as is asked, and the model of their times."""
+    family, of = wgmma(), variant.arithmetic
+    portfolio = shipped_for(_CAPABILITY, "passes")
+    rows = [
+        (_filling(one.config, device), one)
+        for one in (() if portfolio is None else portfolio.kernels)
+        if isinstance(one.variant, TensorVariant) and _is_alike(one.variant.arithmetic, of)
+    ]
+    space = family.space(variant, device)
+    found = [
+        (config, one)
+        for config, one in rows
+        if config in space
         and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
         and (not compensated or family.compensates(config, variant))
+    ]
+    if not found:
+        return None
+    kernels = [one for _, one in found]
+    costs = np.array([one.costs for one in kernels])
+    return tuple(config for config, _ in found), Model([one.geometry for one in kernels], costs)
+
+
+def _is_alike(one: Arithmetic, other: Arithmetic) -> bool:
+    """Whether products take as long."""
+    first, second = (
+        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue) for x in (one, other)
     )
+    return first == second
 
 
-def _time(config: Config, pace: Pace, device: DeviceSpec, size: tuple[int, int, int]) -> float:
-    """Return what a product takes with a config, as `multiply_adds` counts."""
-    m, n, k = size
-    block_m, block_n = config.integer("block_m"), config.integer("block_n")
-    tiles = -(-m // block_m) * -(-n // block_n)
-    # A pace is that of a multiprocessor with all its blocks: one alone has no more than its part.
-    slots = device.multiprocessors * config.integer("min_blocks")
-    waves = max(1, -(-tiles // slots))
-    return (waves * k + pace.fill) * slots * block_m * block_n / pace.speed
+def _filling(config: Config, device: DeviceSpec) -> Config:
+    """Return a config whose persistent blocks fill the device."""
+    if not config.integer("multiprocessors") or device.multiprocessors <= 1:
+        return config
+    return config.replace(multiprocessors=device.multiprocessors)

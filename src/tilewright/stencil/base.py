@@ -101,6 +101,11 @@ class Variant:
         return cls(problem.precision, problem.trans_a, problem.trans_b)
 
     @property
+    def arithmetic_name(self) -> str:
+        """What its arithmetic is called, where that is not the precision's own."""
+        return ""
+
+    @property
     def k_fast(self) -> tuple[bool, bool]:
         """Whether A's and B's memory runs along k."""
         return self.trans_a.transposed, not self.trans_b.transposed

@@ -300,6 +300,10 @@ class Geometry:
         Which operand is read once, straight to registers, while the other one is short: 1: A,
         2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
         serves every mode.
+    any_alignment : bool
+        Whether threads shift what they copy into place, so that one instance serves every mode.
+    early : bool
+        Whether blocks may begin before the launch before it has ended, as of `Launch`.
     """
 
     tile_m: int
@@ -321,6 +325,8 @@ class Geometry:
     vector_along_k: bool = False
     stages_k: int = 0
     streamed: int = 0
+    any_alignment: bool = False
+    early: bool = False
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Return the tiles of an m x n result along each side, of whole clusters."""
@@ -347,13 +353,14 @@ class Geometry:
         """Return the launch for an m x n result of sums of k."""
         along_m, along_n = self.tiles(m, n)
         if not self.folded:
-            return Launch((along_m * self.cluster_k, along_n), self.threads)
+            return Launch((along_m * self.cluster_k, along_n), self.threads, early=self.early)
         blocks = along_m * along_n * self.cluster_k
         if self.split_k is not None:
             cut = self.split_k
             return Launch(
                 (blocks, 1),
                 self.threads,
+                early=self.early,
                 split_k=cut,
                 steps=-(-k // self.tile_k),
                 held=max(1, self.resident),
@@ -363,7 +370,8 @@ class Geometry:
         if self.stream_k:
             blocks *= MOST_SHARES
         cluster = self.cluster_m * self.cluster_n * self.cluster_k
-        return Launch((blocks, 1), self.threads, self.resident if self.persistent else 0, cluster)
+        resident = self.resident if self.persistent else 0
+        return Launch((blocks, 1), self.threads, resident, cluster, self.early)
 
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel reads a problem's operands as they lie.
@@ -400,7 +408,7 @@ class Geometry:
         copies it does not; neither does it with clamped loads where a side is shorter than the
         tile.
         """
-        if self.streamed:
+        if self.streamed or self.any_alignment:
             return PLAIN
         p, chunk = problem, elements_of_chunk(problem)
         staged = self.may_stage(p.precision) and p.k <= self.stages_k

@@ -161,14 +161,18 @@ inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
     return memory.data() + at;
 }
 
+inline bool is_readable(const char *from, int bytes)
+{
+    return std::any_of(now.readable.begin(), now.readable.end(), [&](range r) {
+        return from >= r.begin && from + bytes <= r.end;
+    });
+}
+
 /* Fault what is read outside every array, or from where so many bytes cannot be read. */
 inline bool check_readable(const void *at, int bytes, int alignment)
 {
     const char *from = (const char *)at;
-    const bool known = std::any_of(now.readable.begin(), now.readable.end(), [&](range r) {
-        return from >= r.begin && from + bytes <= r.end;
-    });
-    if (bytes && !known)
+    if (bytes && !is_readable(from, bytes))
         fault("a read outside every array");
     else if ((uintptr_t)from % alignment)
         fault("a read from an address that is not aligned");

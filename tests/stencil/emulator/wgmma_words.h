@@ -41,6 +41,37 @@ inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
     emulated::start_box(c);
 }
 
+/* A piece is read if some byte of it may be; what lies outside of arrays is noise. */
+inline void read_piece(unsigned int *to, unsigned long long from, bool wanted)
+{
+    if (from % 16)
+        emulated::fault("a piece that is not aligned");
+    unsigned char bytes[16] = {}, some = !wanted;
+    for (int i = 0; wanted && i < 16; ++i) {
+        const bool inside = emulated::is_readable((const char *)from + i, 1);
+        bytes[i] = inside ? ((const unsigned char *)from)[i] : 0xff;
+        some |= inside;
+    }
+    if (!some)
+        emulated::fault("a piece that lies outside every array");
+    std::memcpy(to, bytes, 16);
+}
+
+inline void put_chunk(shared_at to, const unsigned int *word)
+{
+    std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, 16, "a chunk is put"), word, 16);
+}
+
+inline void publish_chunks() { emulated::leave(emulated::AT_WARP_BARRIER); }
+
+inline unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
+{
+    const unsigned long long both = first | (unsigned long long)second << 32;
+    unsigned int found = 0;
+    for (int b = 0; b < 4; ++b) found |= (both >> 8 * (digits >> 4 * b & 7) & 255) << 8 * b;
+    return found;
+}
+
 inline void begin_multiplies() { emulated::now.current->fenced = true; }
 inline void end_multiplies() { emulated::end_multiplies(); }
 template <int LATEST> inline void wait_for_multiplies() { emulated::wait_for_multiplies(LATEST); }
@@ -76,14 +107,6 @@ inline unsigned int rounded_pair(const scalar *v)
 #endif
 
 #if OUTPUT_BYTES < 4
-inline unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
-{
-    const unsigned long long both = first | (unsigned long long)second << 32;
-    unsigned int found = 0;
-    for (int b = 0; b < 4; ++b) found |= (both >> 8 * (digits >> 4 * b & 7) & 255) << 8 * b;
-    return found;
-}
-
 inline unsigned int of_quad_lane(unsigned int v, int lane)
 {
     return emulated::among(4, {v})[lane & 3][0];

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
@@ -87,10 +87,12 @@ class Case:
     padding_c: int = 0
 
 
-def lay_down(live: LiveDevice, parts: NDArray[Any], kind: str, case: Case) -> Parts:
+def lay_down(
+    live: LiveDevice, parts: NDArray[Any], kind: str, case: Case, alignment: int = 16
+) -> Parts:
     """Put an operand's parts, rows contiguous, into memory that is NaN everywhere else."""
     data = stored(parts, kind)
-    step = 16 // data.itemsize
+    step = -(-alignment // data.itemsize)
     count, outer, inner = data.shape
     ld = -(-inner // step) * step + case.padding * step
     offset, stride = case.padding * step, (outer + case.padding) * ld
@@ -133,7 +135,12 @@ class Run:
     def launch(self, call: TensorCall) -> None:
         """Launch once and wait."""
         launch = self.family.launch(self.config, call.m, call.n, call.k)
-        arguments = self.family.arguments(self.config, self.variant, call)
+        given: Any = call
+        if self.family.common_arguments(self.config):
+            a, b = (Operand(x.memory, x.offset, x.ld) for x in (call.a, call.b))
+            sizes = call.m, call.n, call.k
+            given = GemmCall(self.variant.precision, *sizes, call.alpha, a, b, call.beta, call.c)
+        arguments = self.family.arguments(self.config, self.variant, given)
         self.live.launch(self.kernel, launch, arguments).wait()
 
     def result(
@@ -143,8 +150,9 @@ class Run:
         a, b, c, ea, eb = drawn
         of, made = self.variant, self.variant.arithmetic
         along_a, along_b = of.k_fast
-        left = lay_down(self.live, a if along_a else a.swapaxes(1, 2), made.element, case)
-        right = lay_down(self.live, b.swapaxes(1, 2) if along_b else b, made.element, case)
+        apart = self.family.operand_alignment(self.config)
+        left = lay_down(self.live, a if along_a else a.swapaxes(1, 2), made.element, case, apart)
+        right = lay_down(self.live, b.swapaxes(1, 2) if along_b else b, made.element, case, apart)
         kind = made.result
         # With beta = 0 C is NaN, and stays out of the result.
         old = stored(c if case.beta else np.full_like(c, np.nan if kind != "int32" else -7), kind)

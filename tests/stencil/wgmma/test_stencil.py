@@ -164,6 +164,34 @@ def test_columns_of_two_byte_results_may_begin_anywhere(emulated: EmulatedDevice
         run.check(Case(m, 20, 5, alpha=2, padding_c=apart, offset_c=apart % 5))
 
 
+@pytest.mark.parametrize("trans", thorough_but(["NT", "TN"], ["NN", "NT", "TN", "TT"]))
+def test_threads_bring_columns_of_any_alignment(emulated: EmulatedDevice, trans: str) -> None:
+    """Every distance of columns modulo 16 bytes; nothing outside an operand is used."""
+    of = variant(trans, PLAIN["bf16"])
+    run = Run(emulated, small(of, emulated, tma=0), of)
+    for padding in range(9):
+        run.check(Case(66 + padding, 130, 71, -2, padding % 2, padding=padding))
+    for sizes in ((1, 1, 1), (3, 200, 64), (64, 128, 0), (65, 7, 300)):
+        run.check(Case(*sizes, padding=1))
+
+
+@pytest.mark.parametrize("changes", [{"parallel_split_k": 1}, {"multiprocessors": 78}], ids=str)
+def test_threads_bring_slices_and_tile_after_tile(
+    emulated: EmulatedDevice, changes: dict[str, int]
+) -> None:
+    of = variant("NN", PLAIN["f16-f32"])
+    family = FAMILY if "parallel_split_k" in changes else Few()
+    config = small(of, emulated, tma=0, block_n=64, consumers=1, **changes)
+    Run(emulated, config, of, family).check(Case(150, 270, 1101, beta=1, padding=3))
+
+
+def test_threads_bring_plain_operands_of_16_bits_alone(emulated: EmulatedDevice) -> None:
+    for name in ("tf32", "s8", "e4m3", "fp16x3"):
+        of = variant("TN", EVERY[name])
+        with pytest.raises(ValueError, match="tma"):
+            small(of, emulated, tma=0, **promoted(name))
+
+
 class Few(Wgmma):
     """Launches of four blocks."""
 

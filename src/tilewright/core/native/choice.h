@@ -34,6 +34,7 @@ typedef struct {
     int tma, vector_along_k;
     int64_t tma_line_bytes, stages_k;
     int streamed; /* 1: A is read once, straight to registers; 2: B; 0: neither */
+    int any_alignment; /* whether one instance serves every launch mode */
     int64_t map_line_bytes; /* of boxes that are one of some for a tile; 0: a box is a tile */
     int split_k;            /* whether the steps along k are cut into parts, as follows */
     double step_cycles;

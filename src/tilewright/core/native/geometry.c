@@ -70,7 +70,7 @@ int tilewright_mode(const tilewright_geometry *it, const tilewright_problem *p)
         int along_k;
     } sides[] = {{p->m, p->lda, it->tile_m, p->trans_a}, {p->n, p->ldb, it->tile_n, !p->trans_b}};
     int mode = 0;
-    if (it->streamed)
+    if (it->streamed || it->any_alignment)
         return mode;
     if (may_stage(it, p->element_bytes) && p->k <= it->stages_k && (p->ldc % chunk || p->m % chunk))
         mode |= TILEWRIGHT_STAGED;

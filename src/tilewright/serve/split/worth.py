@@ -8,7 +8,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.split.promise import is_compensated
-from tilewright.serve.tensor_cores import multiply_adds
+from tilewright.serve.tensor_cores import expected_ns
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
@@ -22,9 +22,6 @@ _LAUNCHES = 12e-6
 # which the passes reach at 8192.  Where the L2 holds both operands a pass is no faster: it is
 # too short for its launch.
 _BYTES, _BYTES_PER_SECOND = 12, 2.8e12
-# Multiply-adds of the first start in FP16x3: 540.6 us at 4096, where its waves and its fill are
-# 16724 steps of 132 tiles of 256 x 128.
-_PER_SECOND = 16724 * 132 * 256 * 128 / 540.6e-6
 _MULTIPROCESSORS = 132
 # SGEMM: 12 us at 512, 49 at 1024 and 50 to 55 TFLOP/s from 2048 on.
 _IEEE_LAUNCH, _IEEE_PER_SECOND = 7e-6, 52e12
@@ -58,9 +55,9 @@ def chain_seconds(device: DeviceSpec, m: int, n: int, k: int) -> float:
     )  # either order is as fast
     scheme = SCHEMES["fp16x3"]
     compensated = is_compensated(scheme, m, n, device)
-    work = multiply_adds(variant, device, m, n, k, scheme.promote_k, compensated)
+    product = expected_ns(variant, device, m, n, k, scheme.promote_k, compensated) * 1e-9
     passes = _BYTES * (m + n) * k / _BYTES_PER_SECOND
-    return _LAUNCHES + passes + work / (_PER_SECOND * _share(device))
+    return _LAUNCHES + passes + product
 
 
 def ieee_seconds(device: DeviceSpec, m: int, n: int, k: int) -> float:

@@ -60,6 +60,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void realign(isize inner, isize outer,
                                                GLOBAL element *RESTRICT made, isize ld)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
+    LET_NEXT_BEGIN(); /* which waits for this launch, as this one does for the one before */
+    WAIT_FOR_PREVIOUS();
     const isize tiles = (inner + SIDE - 1) / SIDE;
     const isize i0 = (isize)BLOCK_ID % tiles * SIDE, j0 = (isize)BLOCK_ID / tiles * SIDE;
     const int i_left = (int)(inner - i0 < SIDE ? inner - i0 : SIDE);

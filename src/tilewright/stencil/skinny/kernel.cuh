@@ -121,6 +121,9 @@
 
 KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
+#ifdef EARLY
+    WAIT_FOR_PREVIOUS();
+#endif
     RETURN_UNLESS_WANTED
     PRODUCT_OF_ARGUMENTS(p)
     elem *const shared = shared_memory();

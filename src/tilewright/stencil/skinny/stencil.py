@@ -150,6 +150,7 @@ class Skinny(Stencil):
             split_k=cut,
             vector_along_k=True,
             streamed=2 if config.integer("short_m") else 1,
+            early=True,
         )
 
     def source(
@@ -177,7 +178,7 @@ class Skinny(Stencil):
             defines |= {"OUTPUT": OUTPUTS[precision.result_name]}
         defines |= {"SLAB_STEPS": int(slab_steps(short, depth, precision))}
         defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
-        defines |= {"PART_ELEMENTS": part // precision.sum_bytes}
+        defines |= {"PART_ELEMENTS": part // precision.sum_bytes, "EARLY": 1}
         defines |= {name.upper(): config[name] for name in config}
         return Source(
             "\n".join(read_source(name) for name in parts),

@@ -1,17 +1,27 @@
 """GEMM on Hopper's tensor cores: warp-specialised, fed by the copy engine."""
 
-from tilewright.stencil.wgmma.arithmetic import ARITHMETICS, Arithmetic, TensorVariant
+from tilewright.stencil.wgmma.arithmetic import (
+    ARITHMETICS,
+    NAMED,
+    Arithmetic,
+    TensorVariant,
+    operands_of,
+    variant_named,
+)
 from tilewright.stencil.wgmma.call import Following, Parts, TensorCall
 from tilewright.stencil.wgmma.named import variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
 
 __all__ = [
     "ARITHMETICS",
+    "NAMED",
     "Arithmetic",
     "Following",
     "Parts",
     "TensorCall",
     "TensorVariant",
     "Wgmma",
+    "operands_of",
+    "variant_named",
     "variant_of",
 ]

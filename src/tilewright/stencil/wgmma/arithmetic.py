@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal, get_args
 
 from tilewright.dataclass import dataclass
-from tilewright.precision import Precision
+from tilewright.precision import SHORT, Precision, precision
+from tilewright.problem import Trans
 from tilewright.stencil.base import Variant
 
-__all__ = ["ARITHMETICS", "FLOAT_BITS", "Arithmetic", "Element", "Result", "TensorVariant", "plain"]
+__all__ = [
+    "ARITHMETICS",
+    "FLOAT_BITS",
+    "NAMED",
+    "Arithmetic",
+    "Element",
+    "Result",
+    "TensorVariant",
+    "named",
+    "operands_of",
+    "plain",
+    "variant_named",
+]
 
 Element = Literal["float16", "bfloat16", "tf32", "int8", "float8_e4m3fn", "float8_e5m2"]
 Result = Literal["float32", "float16", "bfloat16", "int32", "residues"]
@@ -109,6 +122,11 @@ class Arithmetic:
         return self.element_bytes == 2
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is a product of whole operands, with alpha and beta alone."""
+        return self.parts == 1 and not (self.scaled or self.routed or self.epilogue)
+
+    @property
     def kept_bits(self) -> int:
         """Bits that the tensor core's sums keep from the largest product's first on."""
         return 14 if self.element.startswith("float8") else FLOAT_BITS
@@ -138,11 +156,51 @@ def plain(precision: Precision) -> Arithmetic | None:
     return Arithmetic(element, result)
 
 
+# What products with an epilogue are called: the letter of a precision, and this.
+_FOLLOWED = "-epilogue"
+
+# Arithmetics whose times files of times and portfolios hold by name.
+NAMED = (*ARITHMETICS, *(f"{letter}{_FOLLOWED}" for letter in ("bf16", "e4m3", "int8")))
+
+
+def named(name: str) -> Arithmetic:
+    """Return the arithmetic of one of `NAMED`, as it is served.
+
+    Raises
+    ------
+    ValueError
+        If the name is none.
+    """
+    if name in ARITHMETICS:
+        return replace(ARITHMETICS[name], routed=True)
+    if name not in NAMED:
+        raise ValueError(f"arithmetic={name!r} is unknown; use {', '.join(NAMED)}")
+    of = precision(name.removesuffix(_FOLLOWED))
+    result = "bfloat16" if of.is_whole else of.result_name
+    return Arithmetic(of.dtype_name, result, epilogue=True)  # type: ignore[arg-type]
+
+
+def operands_of(arithmetic: Arithmetic) -> Precision:
+    """Return the precision whose operands lie as an arithmetic's parts do."""
+    element = "float32" if arithmetic.element == "tf32" else arithmetic.element
+    return next(one for one in SHORT.values() if one.dtype_name == element)
+
+
 @dataclass(frozen=True)
 class TensorVariant(Variant):
     """A variant that says which arithmetic; `precision` is the problem's."""
 
     arithmetic: Arithmetic = field(kw_only=True)
 
+    @property
+    def arithmetic_name(self) -> str:
+        """The one of `NAMED`; empty where it has none."""
+        return next((name for name in NAMED if named(name) == self.arithmetic), "")
+
     def __str__(self) -> str:
         return f"{super().__str__()}-{self.arithmetic.element}x{len(self.arithmetic.products)}"
+
+
+def variant_named(name: str) -> TensorVariant:
+    """Return the variant of a name in the order of operands that every element is read in."""
+    return TensorVariant(precision("s"), Trans.T, Trans.N, arithmetic=named(name))

@@ -39,6 +39,7 @@ def constraints(
         *_shapes(),
         *_shares(variant.k_fast),
         *_slices(),
+        *_by_threads(),
         *_promotion(),
         *_hardware(arithmetic, device),
         *_heuristics(),
@@ -90,6 +91,42 @@ def _slices() -> tuple[Constraint, ...]:
             ),
             "blocks of a cluster bring each other's operands, so they would need equal slices",
             "divisibility",
+        ),
+    )
+
+
+# Registers of a producer's thread for what it has read of a row of a tile, and for places.
+_READ, _PLACES = 0.5, 40
+
+
+def _by_threads() -> tuple[Constraint, ...]:
+    """Return what producers need that copy by their threads."""
+
+    def fits(
+        block_m: Values, block_n: Values, consumers: Values, min_blocks: Values, tma: Values
+    ) -> Values:
+        held = (block_m + block_n) * _READ + _PLACES
+        started = starting_registers(consumers=consumers, min_blocks=min_blocks)
+        return (tma == 1) | (held <= started)
+
+    return (
+        Constraint(
+            "clusters of TMA",
+            lambda tma, cluster_m, cluster_n: (tma == 1) | (cluster_m * cluster_n == 1),
+            "threads bring their own block's tiles alone",
+            "divisibility",
+        ),
+        Constraint(
+            "lines of threads",
+            lambda tma, block_k: (tma == 1) | (block_k == SQUARE),
+            "threads bring lines of 128 bytes",
+            "divisibility",
+        ),
+        Constraint(
+            "registers of a producer",
+            fits,
+            "a producer that copies by its threads reads a stage's tiles into registers",
+            "hardware",
         ),
     )
 
@@ -228,14 +265,14 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
 
 def _fits_registers(
     block_m: Values, block_n: Values, block_k: Values, instruction_m: Values, consumers: Values,
-    pingpong: Values, promote_k: Values, partials: Values, min_blocks: Values,
+    pingpong: Values, promote_k: Values, partials: Values, min_blocks: Values, tma: Values,
 ) -> Values:  # fmt: skip
     held = sums(
         block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
         consumers=consumers, pingpong=pingpong, promote_k=promote_k, partials=partials,
     )  # fmt: skip
     split = {"consumers": consumers, "min_blocks": min_blocks}
-    taken = consumer_registers(**split)
+    taken = consumer_registers(**split, tma=tma)
     return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
 
 

@@ -51,6 +51,9 @@
  * Each tells the next when it has met all its operands: before, the barriers of the stages
  * could not tell whether they are full of this tile's or of one's before.
  *
+ * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
+ * (by_threads.cuh).
+ *
  * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
  * (parallel_split_k.cuh); no clusters then, and no PINGPONG.
  *
@@ -84,10 +87,17 @@
 #define IS_WANTED(run, run_value) ((run) == (run_value))
 #endif
 
-/* A config need not name it. */
+/* A config need not name them. */
 #ifndef PARALLEL_SPLIT_K
 #define PARALLEL_SPLIT_K 0
 #endif
+#ifndef TMA
+#define TMA 1
+#endif
+
+/* With EARLY a launch may begin when the blocks of the one before it on the stream have ended, and
+ * waits for what these wrote before it touches memory: barriers begin and maps come meanwhile.  To let
+ * it begin sooner, as soon as all blocks run, took longer (H100, squares and layers of 16 bits). */
 
 /* Whether more follows the product than alpha and beta (epilogue.cuh). */
 #ifndef EPILOGUE
@@ -125,23 +135,45 @@
 #include "wgmma/residues.cuh"
 #include "wgmma/parallel_split_k.cuh"
 
+#if TMA
 #define ARGUMENTS                                                                              \
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,                 \
         const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,                   \
         const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
         EPILOGUE_ARGUMENTS BATCH_ARGUMENTS WORKSPACE_ARGUMENT
+#define ELEMENTS_OF_ARGUMENTS
+/* Threads that bring operands. */
+#define PRODUCERS 1
+#else
+#define ARGUMENTS                                                                              \
+    isize m, isize n, isize k, scalar alpha, scalar alpha_im, const unsigned short *first_a,   \
+        isize offset_a, isize lda, const unsigned short *first_b, isize offset_b, isize ldb,   \
+        scalar beta, scalar beta_im, output *c, isize offset_c, isize ldc WORKSPACE_ARGUMENT
+#define ELEMENTS_OF_ARGUMENTS                                                                  \
+    const operand a = {first_a + offset_a, lda, m, k}, b = {first_b + offset_b, ldb, n, k};    \
+    const int *const exponents_a = nullptr, *const exponents_b = nullptr;                      \
+    const int *const run_if = nullptr, run_value = 0;                                          \
+    c += offset_c;
+#define PRODUCERS GROUP
+#endif
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
-    const int run = ROUTED ? *run_if : run_value; /* on its way while barriers begin */
+    ELEMENTS_OF_ARGUMENTS
     const unsigned int rank = cluster_rank();
     const shared_at arena = shared_memory();
     if (THREAD_ID == 0) {
+#if TMA
         expect_map(&a);
         expect_map(&b);
+#endif
         begin_barriers(arena);
     }
     cluster_barrier();
+#ifdef EARLY
+    WAIT_FOR_PREVIOUS();
+#endif
+    const int run = ROUTED ? *run_if : run_value;
     /* Another launch is the one for these numbers. */
     if (!IS_WANTED(run, run_value))
         return;
@@ -154,11 +186,11 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         give_registers();
 #if PARALLEL_SPLIT_K
         const slice mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
-        if (THREAD_ID % GROUP == 0)
+        if (THREAD_ID % GROUP < PRODUCERS)
             bring_tile(&a, &b, 0, 0, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
                        mine.count);
 #else
-        if (THREAD_ID % GROUP == 0)
+        if (THREAD_ID % GROUP < PRODUCERS)
             for (unsigned int number = all.first; number < all.count; number += all.stride)
                 bring_tile(&a, &b, MATRIX_A, MATRIX_B, arena, &at, tile_at(m, n, number, rank), 0,
                            steps);
@@ -174,12 +206,11 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         const tile mine = tile_at(m, n, BLOCK_ID % all.count, 0);
         accumulator sum[SUMS_OF_THREAD];
         multiply_tile(sum, arena, &at, 0, slice_of(steps, BLOCK_ID / all.count, slices).count);
-        if (slices == 1) {
+        LET_NEXT_BEGIN();
+        if (slices == 1)
             store_tile(to, mine, sum);
-        } else {
-            LET_NEXT_BEGIN();
+        else
             leave_sums(m, n, mine, sum, workspace);
-        }
 #else
         const unsigned int turn = PINGPONG ? of_whole_warp(THREAD_ID / GROUP) : 0;
         const unsigned int turns = PINGPONG ? CONSUMERS : 1;
@@ -206,6 +237,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 #if PARALLEL_SPLIT_K
 KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
 {
+    ELEMENTS_OF_ARGUMENTS
     WAIT_FOR_PREVIOUS();
     if (ROUTED && *run_if != run_value)
         return;

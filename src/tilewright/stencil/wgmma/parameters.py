@@ -20,7 +20,12 @@ def parameters(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[Parame
 
     1 stands for an architecture without a device.
     """
-    return (*_tiles(arithmetic), *_pipeline(arithmetic), *_grid(multiprocessors))
+    return (
+        *_tiles(arithmetic),
+        *_pipeline(arithmetic),
+        *_grid(multiprocessors),
+        _copies(arithmetic),
+    )
 
 
 def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
@@ -86,6 +91,17 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
             "thread blocks that a multiprocessor holds at least (__launch_bounds__)",
             "registers and shared memory of each",
         ),
+    )
+
+
+def _copies(arithmetic: Arithmetic) -> Parameter:
+    """Return how operands are copied: threads shift plain 16-bit elements into place."""
+    return Parameter(
+        "tma",
+        (1, 0) if arithmetic.is_plain and arithmetic.either_order else (1,),
+        "how operands are copied: 1: TMA, 0: by the producer's threads, whatever their alignment",
+        "0: registers; more instructions for each tile, on one in four of the warps",
+        unnamed=1,
     )
 
 

@@ -11,6 +11,11 @@
 /* Elements of m or n side by side where memory runs along them: 128 bytes of 16-bit ones. */
 #define SQUARE 64
 
+#if !TMA
+#include "wgmma/by_threads.cuh"
+#else
+typedef tensor_map operand;
+
 /* Bring one share of `SHARES` of a part's tile, to all blocks of `mask`.
  *
  *     along k:           rows [share * SIDE / SHARES, ...) of the tile, one copy
@@ -35,7 +40,7 @@ HELPER void bring(const tensor_map *from, shared_at to, shared_at full, int side
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages
  * become free, of matrices of a batch. */
-HELPER void bring_tile(const tensor_map *a, const tensor_map *b, int matrix_a, int matrix_b,
+HELPER void bring_tile(const operand *a, const operand *b, int matrix_a, int matrix_b,
                        shared_at arena, ring *at, tile c, unsigned int first, unsigned int steps)
 {
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
@@ -61,3 +66,4 @@ HELPER void bring_tile(const tensor_map *a, const tensor_map *b, int matrix_a, i
         advance(at);
     }
 }
+#endif

@@ -44,7 +44,8 @@ union ALIGNED(8) chunk {
     unsigned int pairs[2]; /* of elements of 1 and 2 bytes: words */
 };
 
-/* Digits of `of_bytes`: all of the second word; the first's high half, the second's low half. */
+/* Digits of `of_bytes`: all of either word; the first's high half, the second's low half. */
+#define FIRST_WORD 0x3210
 #define SECOND_WORD 0x7654
 #define HALVES_OF_BOTH 0x5432
 #define LOW_HALVES 0x5410
@@ -192,6 +193,40 @@ HELPER void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
                      : "memory");
 }
 
+/* ---- copies by threads ---- */
+
+/* 16 bytes of device memory, if they are wanted; else zeros.  Volatile, so that many are on their way
+ * at once. */
+HELPER void read_piece(unsigned int *to, unsigned long long from, bool wanted)
+{
+    asm volatile("{\n\t.reg .pred wanted;\n\tsetp.ne.b32 wanted, %5, 0;\n\t"
+                 "mov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\tmov.b32 %3, 0;\n\t"
+                 "@wanted ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+                 : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+                 : "l"(from), "r"((int)wanted));
+}
+
+HELPER void put_chunk(shared_at to, const unsigned int *word)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(word[0]), "r"(word[1]),
+                 "r"(word[2]), "r"(word[3])
+                 : "memory");
+}
+
+/* What the lanes of a warp put is there for the tensor cores once one of them says so. */
+HELPER void publish_chunks(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff;" ::: "memory");
+}
+
+/* Four bytes of two words, which are chosen by four digits. */
+HELPER unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
+{
+    unsigned int found;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(found) : "r"(first), "r"(second), "r"(digits));
+    return found;
+}
+
 /* ---- the tensor cores ---- */
 
 /* What registers hold is there for the multiplies that follow. */
@@ -282,14 +317,6 @@ HELPER void round_chunk(chunk *to, const scalar *v)
 #endif
 
 #if OUTPUT_BYTES < 4
-/* Four bytes of two words, which are chosen by four digits. */
-HELPER unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
-{
-    unsigned int found;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(found) : "r"(first), "r"(second), "r"(digits));
-    return found;
-}
-
 /* A word of the lane with a number, modulo 4, among the four that this one is of. */
 HELPER unsigned int of_quad_lane(unsigned int v, int lane)
 {

@@ -101,22 +101,23 @@ def starting_registers(*, consumers: Values, min_blocks: Values) -> Values:
     return np.minimum(_FILE // (min_blocks * threads(consumers=consumers)) // 8 * 8, 255)
 
 
-def producer_registers(*, consumers: Values, min_blocks: Values) -> Values:
+def producer_registers(*, consumers: Values, min_blocks: Values, tma: Values = 1) -> Values:
     """Return what the producer keeps; 0 where nobody gives or takes any.
 
-    Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.
+    Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.  A producer
+    whose threads copy has tiles in its registers.
     """
     kept = np.choose(np.asarray(consumers) - 1, (40, 24, 32))
-    return np.where(np.asarray(consumers) * min_blocks == 1, 0, kept)
+    return np.where((np.asarray(consumers) * min_blocks == 1) | (np.asarray(tma) == 0), 0, kept)
 
 
-def consumer_registers(*, consumers: Values, min_blocks: Values) -> Values:
+def consumer_registers(*, consumers: Values, min_blocks: Values, tma: Values = 1) -> Values:
     """Return a consumer's registers after the producer has given up its own.
 
     What all take together is what the block started with: a warpgroup that asks for more
     waits for ever.  0 where nobody gives or takes any.
     """
-    kept = producer_registers(consumers=consumers, min_blocks=min_blocks)
+    kept = producer_registers(consumers=consumers, min_blocks=min_blocks, tma=tma)
     all_started_with = starting_registers(consumers=consumers, min_blocks=min_blocks) * (
         consumers + 1
     )

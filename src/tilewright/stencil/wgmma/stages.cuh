@@ -60,12 +60,12 @@ HELPER shared_at turn_of(shared_at arena, unsigned int consumer)
 }
 
 /* A stage is full when its block's producer has said how many bytes come, and they are
- * there; empty when every warp of every consumer that reads what this block's producer
+ * there, or when each of its warps has said that its chunks are; empty when every warp of every consumer that reads what this block's producer
  * brings has said so.  A consumer may multiply when every warp of the one before says so. */
 HELPER void begin_barriers(shared_at arena)
 {
     UNROLL for (int s = 0; s < STAGES; ++s) {
-        begin_barrier(full_of(arena, s), 1);
+        begin_barrier(full_of(arena, s), TMA ? 1 : GROUP / 32);
         begin_barrier(empty_of(arena, s), SHARERS * (GROUP / 32) * PEERS);
     }
     UNROLL for (int c = 0; PINGPONG && c < CONSUMERS; ++c)

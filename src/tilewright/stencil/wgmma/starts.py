@@ -1,12 +1,13 @@
-"""Configs that tuning tries first, and what serves where nothing was tuned."""
+"""Configs that tuning tries first, and what serves where nothing was tuned.
+
+What each takes is measured and fitted (`tilewright.portfolio`).
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, Arithmetic
 
-__all__ = ["Pace", "paces", "starts"]
+__all__ = ["starts"]
 
 _NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "pingpong", "row_bytes", "stages",
@@ -15,64 +16,34 @@ _NAMES = (
 )  # fmt: skip
 
 
-class Pace(NamedTuple):
-    """How fast a start multiplies.
-
-    Every wave of its tiles takes the time of k steps, and a launch that of `fill` steps more.
-
-    Parameters
-    ----------
-    speed : float
-        Of steps, beside the first start's.
-    fill : int
-        Steps that starting, the first copies and the last stores take the time of.
-    """
-
-    speed: float
-    fill: int
-
-
-_Row = tuple[tuple[int, ...], float, int]
-
-# With each shape its pace on an H100 SXM of 132 multiprocessors, from the rows "tried" of
-# benchmarks/tensor_starts/data/tensor.json (2026-11-21; geometric means over the transposes).  A
-# pace goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
-# ones, which only small results want.
-#
-# Sums promoted every 32 steps: what a Triton kernel of the same products needed for errors
-# below single precision's.  Paces are FP16x3's: 40.3, 77.2, 540.6 us of the first, 23.1, 84.6,
-# 597.4 of 128 x 128 in two parts, 16.9, 106.7, 761.3 of 64 x 128.  Small blocks lose less in
-# BF16x6, which multiplies twice as long between two copies (67.6, 135.4, 983.5 and 22.2, 148.0,
-# 1133.8 us), but the best at 1024, 2048 and 4096 are the same.
-_PROMOTED: tuple[_Row, ...] = (
-    ((256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 1, 8, 132), 1.0, 340),
-    ((256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 2, 8, 132), 0.995, 420),
-    ((256, 128, 128, 2, 0, 128, 2, 32, 1, 1, 1, 2, 8, 132), 0.995, 420),
-    ((128, 128, 128, 2, 0, 64, 4, 64, 1, 1, 1, 1, 8, 132), 0.959, 570),
-    ((128, 128, 64, 2, 0, 64, 3, 32, 2, 1, 1, 1, 8, 0), 0.904, 640),
-    ((64, 128, 64, 2, 0, 64, 4, 32, 1, 1, 1, 1, 8, 0), 0.645, 330),
-    ((64, 64, 64, 1, 0, 64, 4, 32, 1, 2, 1, 1, 8, 0), 0.506, 150),
+# Products of parts, whose sums are promoted every 32 steps: what a Triton kernel of the same
+# products needed for errors below single precision's.
+_PROMOTED: tuple[tuple[int, ...], ...] = (
+    (256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 1, 8, 132),
+    (256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 2, 8, 132),
+    (256, 128, 128, 2, 0, 128, 2, 32, 1, 1, 1, 2, 8, 132),
+    (128, 128, 128, 2, 0, 64, 4, 64, 1, 1, 1, 1, 8, 132),
+    (128, 128, 64, 2, 0, 64, 3, 32, 2, 1, 1, 1, 8, 0),
+    (64, 128, 64, 2, 0, 64, 4, 32, 1, 1, 1, 1, 8, 0),
+    (64, 64, 64, 1, 0, 64, 4, 32, 1, 2, 1, 1, 8, 0),
 )
 
-
-# With an epilogue, at the paces of BF16 without one: few, because their code is long, and such as
-# multiply while another consumer computes what follows.
-_FOLLOWED: tuple[_Row, ...] = (
-    ((128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 8, 132), 1.0, 810),
-    ((64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0), 0.608, 780),
+# With an epilogue: few, because their code is long, and such as multiply while another consumer
+# computes what follows.
+_FOLLOWED: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 8, 132),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0),
 )
 # The same of FP8.
-_FOLLOWED_FP8: tuple[_Row, ...] = (
-    ((128, 128, 128, 2, 1, 128, 6, 128, 1, 1, 1, 1, 8, 132), 1.0, 810),
-    ((64, 128, 64, 2, 0, 128, 8, 128, 1, 1, 1, 1, 8, 0), 0.608, 780),
+_FOLLOWED_FP8: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 2, 1, 128, 6, 128, 1, 1, 1, 1, 8, 132),
+    (64, 128, 64, 2, 0, 128, 8, 128, 1, 1, 1, 1, 8, 0),
 )
-
 
 # One part: those that lose least together in 16 bits, in a search on an H100 over layers of
 # language models and squares; and in slices of k those of 13 that do so over 28 products with a
 # short side or long sums, 3 % at most where slices win.  Of 8-bit integers and TF32 stages have as
-# many bytes, and take half and twice the time.  What each takes is measured and fitted
-# (`tilewright.portfolio`).
+# many bytes, and take half and twice the time.
 _PLAIN: tuple[tuple[int, ...], ...] = (
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132),
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132),
@@ -95,6 +66,19 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0, 1),
     (128, 128, 128, 2, 0, 128, 7, 0, 1, 1, 1, 1, 8, 0, 1),
     (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
+)
+
+# 16-bit operands that TMA does not take, brought by threads: small tiles, since each stage waits
+# for device memory once.
+_BY_THREADS: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 1, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0),
+    (128, 64, 128, 1, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0),
+    (64, 128, 64, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0),
+    (64, 64, 64, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0),
+    (128, 128, 128, 1, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0, 1),
+    (128, 64, 128, 1, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0, 1),
+    (64, 128, 64, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 0, 1),
+    (64, 64, 64, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
 # Residues, whose results are bytes: the first took 9.83 ms for 14 products at 8192, the same
@@ -142,8 +126,11 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
         what was measured.
     """
     found = []
-    for shape in _shapes(arithmetic):
-        values = dict(zip(_NAMES, shape, strict=False))  # shapes with a pace share no tile
+    rows: list[tuple[tuple[int, ...], dict[str, int]]] = [(x, {}) for x in _shapes(arithmetic)]
+    if arithmetic.is_plain and arithmetic.either_order:
+        rows += [(x, {"tma": 0}) for x in _BY_THREADS]
+    for shape, more in rows:
+        values = dict(zip(_NAMES, shape, strict=False)) | more  # most cut no tile
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes
         if values["multiprocessors"] and multiprocessors > 1:
             values["multiprocessors"] = multiprocessors
@@ -151,21 +138,12 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
     return tuple(found)
 
 
-def paces(arithmetic: Arithmetic) -> tuple[Pace, ...]:
-    """Return the pace of each of `starts`; none of products whose time is fitted."""
-    return tuple(Pace(speed, fill) for _, speed, fill in _rows(arithmetic))
-
-
 def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
-    if _rows(arithmetic):
-        return tuple(shape for shape, _, _ in _rows(arithmetic))
+    promoted = arithmetic.kept_bits < FLOAT_BITS
     if arithmetic.result == "residues":
         return _RESIDUES
-    return _PLAIN if arithmetic.kept_bits == FLOAT_BITS else _FP8
-
-
-def _rows(arithmetic: Arithmetic) -> tuple[_Row, ...]:
-    """Return the starts of what is served by paces."""
     if arithmetic.epilogue:
-        return _FOLLOWED if arithmetic.kept_bits == FLOAT_BITS else _FOLLOWED_FP8
-    return _PROMOTED if arithmetic.parts > 1 else ()
+        return _FOLLOWED_FP8 if promoted else _FOLLOWED
+    if arithmetic.parts > 1:
+        return _PROMOTED
+    return _FP8 if promoted else _PLAIN

@@ -34,7 +34,7 @@ from tilewright.stencil.wgmma.resources import (
     sums,
     threads,
 )
-from tilewright.stencil.wgmma.starts import Pace, paces, starts
+from tilewright.stencil.wgmma.starts import starts
 
 __all__ = ["Wgmma"]
 
@@ -58,6 +58,11 @@ _SECOND_CYCLES = 4000.0
 # Bytes of a stage's rows, of m or n: its usual block_k.  While all multiprocessors want theirs one
 # gets half of the 64 bytes a cycle that L2 gives it alone; tensor cores take less time.
 _ROW_BYTES, _BYTES_A_CYCLE = 128, 32
+
+
+def _by_tma(config: Config) -> bool:
+    """Whether TMA copies operands, not the producer's threads."""
+    return bool(config.get("tma", 1))
 
 
 class Wgmma(Stencil):
@@ -131,10 +136,6 @@ class Wgmma(Stencil):
 
         return batch_configs(variant)
 
-    def paces(self, variant: Variant) -> tuple[Pace, ...]:
-        """Return how fast each of `starts` was measured to be."""
-        return paces(self.arithmetic(variant))
-
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
         take = config.integer
@@ -176,12 +177,19 @@ class Wgmma(Stencil):
             cluster_n=take("cluster_n"),
             persistent=take("multiprocessors") > 0,
             split_k=split_k,
-            tma=True,
+            tma=_by_tma(config),
+            vector_along_k=not _by_tma(config),
+            any_alignment=not _by_tma(config),
+            early=True,
         )
 
     def batches(self, config: Config, variant: Variant) -> bool:
-        """Whether blocks compute whole tiles, of operands in one part."""
-        return not config.get("parallel_split_k", 0) and self.arithmetic(variant).parts == 1
+        """Whether blocks compute whole tiles, of operands in one part that TMA brings."""
+        return (
+            _by_tma(config)
+            and not config.get("parallel_split_k", 0)
+            and self.arithmetic(variant).parts == 1
+        )
 
     def batched_arguments(
         self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
@@ -198,12 +206,12 @@ class Wgmma(Stencil):
         return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
 
     def common_arguments(self, config: Config) -> bool:
-        """Say no: there are tensor maps among them."""
-        return False
+        """Whether there are no tensor maps among them."""
+        return not _by_tma(config)
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
-        return ALIGNMENT
+        return ALIGNMENT if _by_tma(config) else 1
 
     def arguments(
         self, config: Config, variant: Variant, call: Call | TensorCall
@@ -215,6 +223,8 @@ class Wgmma(Stencil):
         ValueError
             If an operand is not aligned to 16 bytes.
         """
+        if not _by_tma(config):
+            return call.arguments()
         made = self.arithmetic(variant)
         return arguments(whole_call(call), made, dict(config), variant.k_fast)
 
@@ -233,6 +243,7 @@ class Wgmma(Stencil):
         made = self.arithmetic(variant)
         numbers = [4 * p + q for p, q in made.products]
         split = {name: config.integer(name) for name in ("consumers", "min_blocks")}
+        split["tma"] = int(_by_tma(config))
         defines: dict[str, int | str] = {
             "ELEMENT": ELEMENTS[made.element],
             "OUTPUT": OUTPUTS[made.result],
@@ -245,6 +256,7 @@ class Wgmma(Stencil):
             "ROUTED": int(made.routed),
             "PRODUCER_REGISTERS": int(producer_registers(**split)),
             "CONSUMER_REGISTERS": int(consumer_registers(**split)),
+            "EARLY": 1,
         }
         if self.compensates(config, variant):
             defines["COMPENSATED"] = 1
