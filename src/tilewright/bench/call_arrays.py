@@ -5,6 +5,7 @@ name              what is multiplied
 ================  =========================================================
 s, d, c, z        CuPy's arrays of BLAS's precisions
 fp32, tf32        CuPy's float32 arrays with that ``accuracy``
+fp32-c            CuPy's complex64 arrays with ``accuracy="fp32"``
 fp64, fp64-z      CuPy's float64 and complex128 arrays with ``accuracy="fp64"``
 bf16, fp16, int8  PyTorch's tensors; so are e4m3 and e5m2
 e, f              `DoubleDouble` arrays in CuPy's memory, accurate and fast
@@ -31,10 +32,14 @@ _TENSORS = ("bf16", "fp16", "int8", "e4m3", "e5m2")
 
 # Precisions and accuracies of calls that are named by these.
 _ACCURACIES = {
-    "fp32": ("s", "fp32"), "tf32": ("s", "tf32"), "fp64": ("d", "fp64"), "fp64-z": ("z", "fp64"),
+    "fp32": ("s", "fp32"), "fp32-c": ("c", "fp32"), "tf32": ("s", "tf32"), "fp64": ("d", "fp64"),
+    "fp64-z": ("z", "fp64"),
 }  # fmt: skip
 
 NAMES = (*PRECISIONS, *_ACCURACIES, *_TENSORS, "e", "f")
+
+# What PyTorch's product of scaled FP8 matrices takes: sides that are multiples of so many.
+_FP8_SIDE = 16
 
 
 def cupy_on(live: Any) -> Any:
@@ -138,6 +143,10 @@ class Arrays:
         """Return the library's own product in place."""
         return lambda: self.library.matmul(a, b, out=c)
 
+    def lt(self, case: Case, a: Any, b: Any) -> dict[str, Callable[[], Any]]:
+        """Return calls of cuBLASLt where cuBLAS has none, by the name of their times."""
+        return {}
+
 
 class _Tensors(Arrays):
     """PyTorch's tensors of 8 and 16 bits."""
@@ -180,6 +189,30 @@ class _Tensors(Arrays):
 
     def contiguous(self, x: Any, trans: Any) -> Any:
         return (x.T if trans.transposed else x).contiguous()
+
+    def lt(self, case: Case, a: Any, b: Any) -> dict[str, Callable[[], Any]]:
+        """Return PyTorch's product of scaled FP8 matrices, sums promoted as ours are, and not.
+
+        It takes operands along k alone.
+        """
+        sides, ops, order = case
+        along_k = "NT" if order == "C" else "TN"
+        named = "".join(op.value for op in ops) == along_k
+        if self.letter or not named or any(side % _FP8_SIDE for side in sides):
+            return {}
+        x, y = (one.T if op.transposed else one for one, op in zip((a, b), ops, strict=True))
+        torch = self.library
+        one, out = (
+            torch.ones((), device="cuda"),
+            torch.empty(sides[:2], dtype=self.result, device="cuda"),
+        )
+
+        def call(fast: bool) -> Callable[[], Any]:
+            return lambda: torch._scaled_mm(
+                x, y, one, one, out_dtype=self.result, use_fast_accum=fast, out=out
+            )
+
+        return {"cublaslt_us": call(False), "cublaslt_fast_us": call(True)}
 
     def peer(self, a: Any, b: Any, c: Any) -> Callable[[], Any]:
         if self.dtype.itemsize == 1:
