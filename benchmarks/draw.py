@@ -34,6 +34,7 @@ from of_calls import (
     cliffs,
     devices,
     flat,
+    fp8,
     host_calls,
     host_cost,
     linear_systems,
@@ -378,9 +379,12 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
-    "docs/tensor_cores.md": {"squares": lambda: squares("bf16"), "kernels": tensor_kernels},
+    "docs/tensor_cores.md": {
+        "squares": lambda: squares("bf16"), "fp8": fp8, "kernels": tensor_kernels,
+    },
     "docs/fp32_accurate.md": {
-        "squares": lambda: squares("fp32"), "promise": fp32_promise,
+        "squares": lambda: squares("fp32"), "complex": lambda: squares("fp32-c"),
+        "promise": fp32_promise,
         "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
     },

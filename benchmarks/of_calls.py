@@ -35,6 +35,7 @@ NAMED = {
     **NAMES, **{name: f'`accuracy="{name}"`' for name in ("fp32", "tf32", "fp64")},
     "fp64-z": '`accuracy="fp64"`, complex',
     "bf16": "bfloat16", "fp16": "float16", "e": "double-double", "f": "double-double, fast",
+    "fp32-c": 'complex64, `accuracy="fp32"`', "e4m3": "FP8 (e4m3), beside cuBLASLt",
 }  # fmt: skip
 
 
@@ -52,8 +53,7 @@ def not_yet(command: str) -> str:
 
 
 def flops_of(row: Row) -> float:
-    m, n, k = row["size"]
-    return float((8 if row["precision"] in ("c", "z", "fp64-z") else 2) * m * n * k)
+    return float(row["flops"])
 
 
 def call_cell(row: Row) -> str:
@@ -84,6 +84,21 @@ def squares(letter: str) -> str:
     if not lines:
         return not_yet(f"calls --size squares --precision {letter}")
     head = ["TFLOP/s, ours / cuBLAS (ratio)", *CASES]
+    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+
+
+def fp8() -> str:
+    """Return FP8's squares beside cuBLASLt's, with sums promoted and not."""
+    found = [row for row in of_kind("squares") if "cublaslt_us" in row]
+    if not found:
+        return not_yet("calls --size squares --precision e4m3")
+    lines = []
+    for row in sorted(found, key=lambda one: one["size"]):
+        mine, *theirs = (
+            flops_of(row) / row[whose] * 1e6 for whose in ("us", "cublaslt_us", "cublaslt_fast_us")
+        )
+        lines.append([str(row["size"][0]), *(rates_cell(mine, other) for other in theirs)])
+    head = ["TFLOP/s, ours / cuBLASLt (ratio)", "sums promoted", "`use_fast_accum`"]
     return f"{about('h100/calls')}.\n\n{table(head, lines)}"
 
 
@@ -166,6 +181,8 @@ def _ratios(name: str, kinds: dict[str, str]) -> str:
         found = of_kind(kind, name)
         for letter in dict.fromkeys(row["precision"] for row in found):
             ratios = [r["ratio"] for r in found if r["precision"] == letter and "ratio" in r]
+            if not ratios:  # without a peer
+                continue
             lines.append([
                 name_of(letter), what, str(len(ratios)), f"{statistics.geometric_mean(ratios):.2f}",
                 f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}",
