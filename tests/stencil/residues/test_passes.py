@@ -44,9 +44,11 @@ def test_moduli_are_coprime_and_their_weights_right(of):
         found = [sum(map(operator.mul, map(int, one), units)) for one in of.weights(count)]
         largest = 241 if of.is_complex else 128
         # Sums of products with residues, and multiples of P beside them, are exact in doubles.
-        for part in range(3):
-            sums = sum(abs(one[part]) for one in of.weights(count)) * largest
-            assert sums + abs(parts[part]) * count * largest < 2**53
+        for plane in range(of.planes):
+            quotient = sum(map(abs, found[plane :: of.planes])) * largest // product + 1
+            for part in range(3):
+                sums = sum(abs(one[part]) for one in of.weights(count)[plane :: of.planes])
+                assert sums * largest + quotient * abs(parts[part]) < 2**53
         for z, p in enumerate(of.numbers[:count]):
             divisors = (2, 2 * of.root(p)) if of.is_complex else (1,)
             for weight, divisor in zip(found[of.planes * z :], divisors, strict=False):

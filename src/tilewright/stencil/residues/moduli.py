@@ -19,7 +19,7 @@ __all__ = ["COMPLEX", "REAL", "Moduli"]
 _REAL = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193)
 
 # The same of primes that leave 1 modulo 4, and products of two of them: -1 has a square root.
-_COMPLEX = (241, 233, 229, 221, 205, 197, 193, 181, 173, 157, 149, 137, 113, 109, 101, 97)
+_COMPLEX = (241, 233, 229, 221, 205, 197, 193, 181, 173, 157, 149, 137, 113, 109, 101, 97, 89)
 
 # Of sqrt(P / 2) norms keep 2^-20 away: for roundings of norms and of elements, at most
 # sqrt(k) / 2 of 2^54, and so that reconstruct.cl finds its quotient from the first part of a sum.
