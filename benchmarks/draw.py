@@ -35,6 +35,7 @@ from of_calls import (
     devices,
     flat,
     fp8,
+    groups_of_products,
     host_calls,
     host_cost,
     linear_systems,
@@ -370,7 +371,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "transfers": transfers,
-        "devices": devices, "syrk": updates,
+        "devices": devices, "syrk": updates, "grouped": groups_of_products,
     },
     "docs/export.md": {"calls": c_calls},
     "docs/how-to/pytorch.md": {"training": training},

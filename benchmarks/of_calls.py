@@ -19,7 +19,7 @@ from committed import (
     rows,
     table,
 )
-from tilewright.bench.benchmarks import syrk
+from tilewright.bench.benchmarks import grouped, syrk
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
@@ -173,6 +173,15 @@ def updates() -> str:
     head, lines = syrk.BENCHMARK.table(rows("h100/syrk"))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return f"{about('h100/syrk')}.\n\n{table(['', *head[1:]], cells, 2)}"
+
+
+def groups_of_products() -> str:
+    """Return how groups of products stand beside cuBLAS's and PyTorch's calls, a line each."""
+    if not is_there("h100/grouped"):
+        return not_yet("grouped")
+    head, lines = grouped.BENCHMARK.table(rows("h100/grouped"))
+    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
+    return f"{about('h100/grouped')}.\n\n{table(['', *head[1:]], cells, 2)}"
 
 
 def _ratios(name: str, kinds: dict[str, str]) -> str:

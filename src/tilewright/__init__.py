@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
     from tilewright.serve.arenas import release
+    from tilewright.serve.batched.grouped import grouped_gemm
     from tilewright.serve.bound import bound
     from tilewright.serve.double_double import DoubleDouble
     from tilewright.serve.epilogue import Epilogue
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.matmul import matmul
+    from tilewright.serve.rank_k.syrk import herk, syrk
     from tilewright.serve.split import Decision
-    from tilewright.serve.syrk import herk, syrk
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
@@ -41,7 +42,8 @@ _HOMES = {
     "device": "tilewright.serve.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.serve.gemm",
-    "herk": "tilewright.serve.syrk",
+    "grouped_gemm": "tilewright.serve.batched.grouped",
+    "herk": "tilewright.serve.rank_k.syrk",
     "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.serve.linear",
     "lu_solve": "tilewright.serve.linear",
@@ -49,7 +51,7 @@ _HOMES = {
     "scaled_residual": "tilewright.serve.linear",
     "release": "tilewright.serve.arenas",
     "reload": "tilewright.portfolio.find",
-    "syrk": "tilewright.serve.syrk",
+    "syrk": "tilewright.serve.rank_k.syrk",
     "tune": "tilewright.portfolio.tuned",
 }
 
@@ -64,6 +66,7 @@ __all__ = [
     "device",
     "devices",
     "gemm",
+    "grouped_gemm",
     "herk",
     "inspect_config",
     "lu_factor",

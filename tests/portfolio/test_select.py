@@ -8,17 +8,25 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tests.portfolio.examples import H100
+from tests.portfolio.examples import H100, costs, kernel
 from tests.portfolio.times import FAMILY, STARTS, write_times
+from tilewright.portfolio.batches import _usual
 from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.instances import lacking, slower
-from tilewright.portfolio.kernel import ROUTED
+from tilewright.portfolio.kernel import GROUPED, ROUTED
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
-from tilewright.portfolio.select import drawn_sides, select, variants_with_conjugates
+from tilewright.portfolio.select import (
+    Selected,
+    drawn_sides,
+    select,
+    variants_with_conjugates,
+    with_groups,
+)
 from tilewright.problem import Problem, Trans
+from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import MODES, PLAIN
+from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +141,30 @@ def test_what_is_worse_everywhere_is_not_there(tmp_path):
     found = read_measured(write_times(tmp_path))
     cases = {v: replace(case, won={}) for v, case in found.cases.items()}
     assert STARTS[2] not in {one.kernel.config for one in select(replace(found, cases=cases), H100)}
+
+
+def test_groups_have_instances_of_what_serves_batches_and_of_the_fastest_large_kernel():
+    of = Variant.of(Problem(1, 1, 1, "s"))
+    small = stencil("simt_async").batch_configs(of)[1]
+    large = {**STARTS[0], "persistent": 1}
+    tma = Config("simt_async", {**large, "tma": 1})
+    kernels = [
+        replace(kernel(of, small, ()), batched={Mode(clamped=True): ""}),
+        kernel(of, Config("simt_async", large), costs=costs(5.0)),
+        kernel(of, STARTS[1], costs=costs(500.0)),
+        kernel(of, tma, costs=costs(1.0)),  # whose operands come in boxes
+    ]
+    found = with_groups(kernels)
+    assert [set(one.grouped) for one in found] == [{Mode(clamped=True)}, {PLAIN}, set(), set()]
+    [first, second] = [x for x in instances_of(map(Selected, found)) if x.form == GROUPED]
+    assert first.source.defines["PERSISTENT"] == second.source.defines["PERSISTENT"] == 0
+    assert "PROBLEMS" in first.source.defines
+
+
+@pytest.mark.parametrize("letter", ["s", "d", "bf16"])
+def test_the_kernel_for_a_group_is_the_one_of_its_usual_product(letter):
+    problems = [Problem(m, 512, 256, letter, "T", "N") for m in (5, 90, 3000)]
+    usual = _usual(problems)
+    assert (usual.n, usual.k) == (512, 256)
+    assert 2000 < usual.m <= 3008
+    assert usual.flops == pytest.approx(sum(one.flops for one in problems), rel=0.35)

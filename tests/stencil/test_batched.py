@@ -9,11 +9,11 @@ import pytest
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.portfolio.measure_batches import batch_configs
-from tilewright.portfolio.verify import Batched, check_batches
+from tilewright.portfolio.verify import Batched, Grouped, check_batches
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil
-from tilewright.tuning.verify import Bench
+from tilewright.tuning.verify import Bench, certify
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
@@ -44,6 +44,43 @@ def test_asynchronous_kernels_compute_batches(
 def test_tensor_cores_compute_batches(tmp_path: Path, name: str) -> None:
     emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
     check(emulated, stencil("wgmma").batch_configs(variant(name))[0], name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16TN", "fp16NT", "fp16_f32NN"])
+def test_a_warp_computes_a_small_product(tmp_path: Path, name: str) -> None:
+    emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    for config in stencil("wgmma").batch_configs(variant(name)):
+        if config.get("matrices") == (8 if name == "fp16NT" else 4):
+            check(emulated, config, name)
+            return
+
+
+def check_group(device, family, config: Config, of) -> None:
+    kernel = device.compile(family.grouped_source(config, of, device.dialect))
+    certify(device, kernel, Grouped(family, config, of), config, of)
+
+
+@needs_compiler
+@pytest.mark.parametrize("family", ["simt_async", "mma_f64"])
+@pytest.mark.parametrize("name", ["sTN", "dNT"])
+def test_a_block_computes_a_tile_of_one_of_many_problems(
+    emulated: EmulatedDevice, name: str, family: str
+) -> None:
+    of = variant(name)
+    for config in stencil(family).batch_configs(of)[:1]:
+        check_group(emulated, stencil(family), config, of)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16TN", "fp16NT"])
+def test_tensor_cores_compute_tiles_of_many_problems(tmp_path: Path, name: str) -> None:
+    emulated, family, of = (
+        EmulatedDevice(tmp_path, words="wgmma_words.h"),
+        stencil("wgmma"),
+        variant(name),
+    )
+    check_group(emulated, family, family.batch_configs(of)[0], of)
 
 
 def test_texts_of_other_kernels_stay_as_they_are():

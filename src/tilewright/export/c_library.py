@@ -26,7 +26,7 @@ _OPERATIONS = (Trans.N, Trans.T, Trans.C)
 
 # Of the core: what takes no Python.
 _CORE = (
-    "choose.c", "geometry.c", "model.c", "ways.c", "arena.c", "driver.c", "lanes.c", "plan.c",
+    "choose.c", "geometry.c", "model.c", "ways.c", "arena.c", "driver.c", "plan.c",
     "table.c",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Which kernel computes all products of a batch in one launch, if one is faster than many launches.
+"""Which kernel computes all products of a batch, or of a group, in one launch.
 
 ::
 
@@ -10,22 +10,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tilewright.portfolio.choose import (
     Choice,
+    Held,
     Served,
     by_arrays,
     choose,
     held_rows,
     made_choice,
 )
-from tilewright.portfolio.kernel import BATCHED
+from tilewright.portfolio.kernel import BATCHED, GROUPED
+from tilewright.portfolio.model import Model
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.stencil.geometry import MODES, elements_of_chunk
 
-__all__ = ["choose_batched"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["choose_batched", "choose_grouped"]
 
 
 def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Choice | None:
@@ -45,7 +55,7 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     one = choose(device, problem.one, aligned)
     if not one.digest():
         able = one.stencil.batches(one.config, Variant.of(problem))
-        return replace(one, batched=True) if able else None
+        return replace(one, form=BATCHED) if able else None
     table = held_rows(device, Variant.of(problem))
     native = table.native[BATCHED]
     if native is not None and native.takes(problem):
@@ -58,6 +68,101 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     if ns is not None and one.ns is not None and one.ns * problem.batch < ns:
         return None
     return replace(made_choice(table, at, MODES[number], device.spec, BATCHED), ns=ns)
+
+
+def choose_grouped(
+    device: Served, problems: Sequence[Problem], aligned: bool = True
+) -> Choice | None:
+    """Return the kernel that computes some products in one launch; None: there is none.
+
+    It is the one for a batch of products of the size that most of the work has.
+
+    Parameters
+    ----------
+    device : Served
+        Where; it runs CUDA.
+    problems : sequence of Problem
+        Single products of one variant, as kernels see them.
+    aligned : bool
+        Whether A and B of each begin at multiples of 16 bytes.
+    """
+    usual = _usual(problems)
+    if usual.precision.reads_along_k and not all(_is_along_k(one, aligned) for one in problems):
+        return None
+    variant = Variant.of(usual)
+    one = choose(device, usual.one, aligned)
+    if not one.digest():
+        config = one.stencil.grouped_config(one.config, variant)
+        return None if config is None else replace(one, config=config, form=GROUPED)
+    table = _alone(held_rows(device, variant))
+    found = by_arrays(
+        device.spec, table, usual, aligned, GROUPED, _more_tiles(table, problems, usual)
+    )
+    if found is None:
+        return None
+    at, number, ns = found
+    return replace(made_choice(table, at, MODES[number], device.spec, GROUPED), ns=ns)
+
+
+@lru_cache(maxsize=64)
+def _alone(table: Held) -> Held:
+    """Return kernels with the model of their instances for groups: blocks that share nothing."""
+    if table.model is None:
+        return table
+    geometries = [
+        replace(one.geometry, persistent=False, stream_k=0, split_k=None, cluster_k=1)
+        for one in table.kernels
+    ]
+    return replace(table, model=Model(geometries, table.model.costs))
+
+
+def _more_tiles(
+    table: Held, problems: Sequence[Problem], usual: Problem
+) -> NDArray[np.float64] | None:
+    """Return how many times the steps of a batch a group has of each kernel's tiles."""
+    if table.model is None:
+        return None
+    sides = np.array([(one.m, one.n, max(1, one.k)) for one in problems], np.float64)
+    tile = np.array([(one.geometry.tile_m, one.geometry.tile_n) for one in table.kernels])
+    tiles = np.ceil(sides[:, None, :2] / tile).prod(axis=2)
+    whole = np.ceil(np.array((usual.m, usual.n)) / tile).prod(axis=1) * usual.batch * usual.k
+    found: NDArray[np.float64] = (tiles * sides[:, None, 2]).sum(axis=0) / whole
+    return found
+
+
+def _usual(problems: Sequence[Problem]) -> Problem:
+    """Return a batch that takes as long as some products, of the alignment that none falls below.
+
+    Its sides are means, each product counted as its work is.
+    """
+    work = [max(1, one.m) * max(1, one.n) * max(1, one.k) for one in problems]
+    total = sum(work)
+    m, n, k = (
+        max(
+            1,
+            round(
+                sum(w * getattr(one, side) for w, one in zip(work, problems, strict=True)) / total
+            ),
+        )
+        for side in "mnk"
+    )
+    first, chunk = problems[0], elements_of_chunk(problems[0])
+    odd = {
+        name: any(getattr(one, name) % chunk for one in problems)
+        for name in ("m", "n", "k", "lda", "ldb", "ldc")
+    }
+    m, n, k = (
+        -(-side // chunk) * chunk - odd[name] for side, name in ((m, "m"), (n, "n"), (k, "k"))
+    )
+    m, n, k = max(1, m), max(1, n), max(1, k)
+    op_a, op_b = first.trans_a, first.trans_b
+    rows = k if op_a.transposed else m, n if op_b.transposed else k, m
+    lda, ldb, ldc = (
+        -(-size // chunk) * chunk + odd[name]
+        for size, name in zip(rows, ("lda", "ldb", "ldc"), strict=True)
+    )
+    batch = max(1, round(total / (m * n * k)))
+    return Problem(m, n, k, first.precision, op_a, op_b, lda, ldb, ldc, batch)
 
 
 def _is_along_k(p: Problem, aligned: bool) -> bool:

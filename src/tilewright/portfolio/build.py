@@ -26,15 +26,19 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.paths import private_directory, write_atomically
-from tilewright.portfolio.kernel import BATCHED, ROUTED, Code, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
 from tilewright.portfolio.select import Selected
 from tilewright.reschedule.cubin import reschedule
 from tilewright.reschedule.levels import SCHEDULE, Level, level_of
-from tilewright.stencil import Source, stencil
+from tilewright.stencil import Source, Stencil, stencil
 from tilewright.stencil.geometry import PLAIN, Mode, SplitK
 
 __all__ = ["Instance", "Work", "instances_of", "pack"]
+
+
+# By form: ends of names.
+_FORMS = ("", "-routed", "-batched", "-grouped")
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Instance:
     mode : Mode
         Of the kernel.
     form : int
-        0; `ROUTED`, where it runs only where a number in device memory says so; `BATCHED`.
+        0; `ROUTED`, where it runs only where a number in device memory says so; `BATCHED`;
+        `GROUPED`.
     level : Level, optional
         How the main loop is rescheduled; None for the compiler's own code.
     """
@@ -75,22 +80,28 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
         kernel, family = one.kernel, stencil(one.kernel.config.stencil)
         for form, modes in enumerate(kernel.forms):
             for mode in modes:
-                source = family.source(kernel.config, kernel.variant, "cuda", mode)
+                source = _source(family, kernel, mode, form)
                 plain = mode == Mode() and form == 0
                 level = level_of({SCHEDULE: one.level}) if plain else None
-                if form == ROUTED:
-                    source = source.run_if(0)
-                elif form == BATCHED:
-                    source = source.batched()
                 name = _name(kernel, mode, form)
                 block = _block(kernel)
                 found.append(Instance(name, block, source, kernel, mode, form, level))
     return found
 
 
+def _source(family: Stencil, kernel: PortfolioKernel, mode: Mode, form: int) -> Source:
+    """Return what an instance is compiled from."""
+    if form == GROUPED:
+        config = family.grouped_config(kernel.config, kernel.variant)
+        assert config is not None
+        return family.grouped_source(config, kernel.variant, "cuda", mode)
+    source = family.source(kernel.config, kernel.variant, "cuda", mode)
+    return source.run_if(0) if form == ROUTED else source.batched() if form == BATCHED else source
+
+
 def _name(kernel: PortfolioKernel, mode: Mode, form: int) -> str:
     """Return what an instance is called: the stencil's version is part of it."""
-    return f"{kernel.name}-v{kernel.version}-{mode}{('', '-routed', '-batched')[form]}"
+    return f"{kernel.name}-v{kernel.version}-{mode}{_FORMS[form]}"
 
 
 def _identity(instance: Instance) -> tuple[str, SplitK | None]:
@@ -287,7 +298,13 @@ def pack(
         costs_alone = not any(one.forms)  # machine code is found by its source
         if Mode() in forms[0] or (not one.modes and forms[BATCHED]) or costs_alone:
             packed.append(
-                replace(one, modes=forms[0], routed=forms[ROUTED], batched=forms[BATCHED])
+                replace(
+                    one,
+                    modes=forms[0],
+                    routed=forms[ROUTED],
+                    batched=forms[BATCHED],
+                    grouped=forms[GROUPED],
+                )
             )
     made = replace(portfolio, kernels=tuple(packed), sources=sources)
     return write_portfolio(folder, made, _ordered(blocks))

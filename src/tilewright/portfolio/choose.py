@@ -26,7 +26,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.instances import lacking, next_best, slower
-from tilewright.portfolio.kernel import BATCHED, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, PortfolioKernel
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
@@ -97,8 +97,8 @@ class Choice:
         That holds it.
     ns : float or None
         The time that is expected of it, where that is known.
-    batched : bool
-        Whether one launch computes all products of a batch.
+    form : int
+        0, or `BATCHED` or `GROUPED`: one launch computes many products.
     """
 
     stencil: Stencil
@@ -108,13 +108,13 @@ class Choice:
     kernel: PortfolioKernel | None = None
     portfolio: Portfolio | None = None
     ns: float | None = None
-    batched: bool = False
+    form: int = 0
 
     def digest(self, routed: bool = False) -> str:
         """Which machine code serves it; empty where it is compiled."""
         if self.kernel is None or self.portfolio is None or self.portfolio.folder is None:
             return ""
-        return digests(self.kernel, BATCHED if self.batched else routed).get(self.mode, "")
+        return digests(self.kernel, self.form or routed).get(self.mode, "")
 
     @property
     def geometry(self) -> Geometry:
@@ -125,7 +125,7 @@ class Choice:
 
     def launch(self, problem: Problem) -> Launch:
         """Return the launch for a problem."""
-        if self.batched:
+        if self.form == BATCHED:
             return self.geometry.batched(problem.m, problem.n, problem.batch)
         sizes = problem.m, problem.n, problem.k
         if self.kernel is not None:
@@ -164,8 +164,8 @@ class Held:
     own: tuple[bool, ...]
     is_own: NDArray[np.bool_]
     model: Model | None
-    # Whether machine code of each of `MODES` is there, a row a kernel: plain, routed and batched.
-    compiled: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+    # By form: whether machine code of each of `MODES` is there, a row a kernel.
+    compiled: tuple[NDArray[np.bool_], ...]
     tma: bool  # whether any kernel does not take all operands
     won: frozenset[Sizes]
     # The core's choice among those with machine code: plain, routed and batched.
@@ -197,7 +197,7 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
             rows += [
                 (one, portfolio, is_own)
                 for one in found
-                if _is_current(one) and (one.modes or one.batched or _is_sound(one, variant, spec))
+                if _is_current(one) and (any(one.forms) or _is_sound(one, variant, spec))
             ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
@@ -231,7 +231,7 @@ def held_of(
         is_own,
         np.array(is_own, np.bool_),
         _model(kernels, is_own, theirs),
-        (_compiled(kernels, False), _compiled(kernels, True), _compiled(kernels, BATCHED)),
+        tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
         any(one.geometry.tma for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
         (None, None, None),
@@ -296,7 +296,11 @@ def _of_other_transposes(
     found = []
     for one in portfolio.kernels:
         if _is_current(one) and _is_sound(one, variant, spec):
-            found.append(replace(one, variant=variant, modes={}, routed={}, batched={}))
+            found.append(
+                PortfolioKernel(
+                    one.config, one.version, variant, one.geometry, {}, one.costs, one.won
+                )
+            )
     return found
 
 
@@ -398,9 +402,13 @@ def _chosen(
 
 
 def by_arrays(
-    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
-) -> Found | None:
-    """Return what the core chooses, by NumPy; None where no kernel takes the operands."""
+    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int,
+    times: Floats | None = None,
+) -> Found | None:  # fmt: skip
+    """Return what the core chooses, by NumPy; None where no kernel takes the operands.
+
+    `times`: how many times what a kernel is expected to take counts.
+    """
     able = np.flatnonzero(_able(table, problem, aligned, form))
     if not len(able):
         return None
@@ -416,6 +424,7 @@ def by_arrays(
         lacks = np.where(table.is_own, 0, lacks)
         area = float(problem.m) * float(problem.n) * float(problem.batch)
         expected = slower(expected, lacks, area)
+        expected = expected if times is None else expected * times
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)
@@ -479,7 +488,9 @@ def made_choice(table: Held, at: int, wanted: Mode, spec: DeviceSpec, form: int)
     elif wanted not in modes:
         others = (MODES[each] for each in next_best(wanted.number))
         wanted = next((one for one in others if one in modes), Mode())
-    return Choice(family, kernel.config, wanted, "", kernel, portfolio, batched=form == BATCHED)
+    return Choice(
+        family, kernel.config, wanted, "", kernel, portfolio, form=form if form > ROUTED else 0
+    )
 
 
 def _tuned_on(table: Held, at: int, problem: Problem) -> str:

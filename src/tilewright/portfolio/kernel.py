@@ -16,6 +16,7 @@ from tilewright.stencil.stored import config_and_mode
 
 __all__ = [
     "BATCHED",
+    "GROUPED",
     "ROUTED",
     "Code",
     "KernelRows",
@@ -27,9 +28,9 @@ __all__ = [
 
 Sizes = tuple[int, int, int]
 
-# Forms of a kernel's instances, besides 0: they run where a number in device memory says so, or
-# compute all products of a batch.
-ROUTED, BATCHED = 1, 2
+# Forms of a kernel's instances, besides 0: they run where a number in device memory says so,
+# compute all products of a batch, or tiles of many problems (`Stencil.grouped_config`).
+ROUTED, BATCHED, GROUPED = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class PortfolioKernel:
         By m, n and k: nanoseconds of races of exactly this size, columns contiguous, that it won.
     routed : Mapping
         The same as `modes`, compiled to run only where a number in device memory says so.
-    batched : Mapping
-        The same, compiled for batches.
+    batched, grouped : Mapping
+        The same, compiled for batches, and for groups.
     """
 
     config: Config
@@ -113,11 +114,12 @@ class PortfolioKernel:
     won: Mapping[Sizes, float] = field(default_factory=dict)
     routed: Mapping[Mode, str] = field(default_factory=dict)
     batched: Mapping[Mode, str] = field(default_factory=dict)
+    grouped: Mapping[Mode, str] = field(default_factory=dict)
 
     @property
     def forms(self) -> tuple[Mapping[Mode, str], ...]:
-        """Digests by launch mode: of instances as they are, `ROUTED` and `BATCHED`."""
-        return self.modes, self.routed, self.batched
+        """Digests by launch mode: of instances as they are, `ROUTED`, `BATCHED` and `GROUPED`."""
+        return self.modes, self.routed, self.batched, self.grouped
 
     @property
     def name(self) -> str:
@@ -138,7 +140,8 @@ class PortfolioKernel:
             "costs": [float(f"{cost:.6g}") for cost in self.costs],
             "won": [[*sizes, round(ns)] for sizes, ns in self.won.items()],
         }
-        for name, modes in (("routed", self.routed), ("batched", self.batched)):
+        for name in ("routed", "batched", "grouped"):
+            modes: Mapping[Mode, str] = getattr(self, name)
             if modes:
                 made[name] = {str(mode): digest for mode, digest in modes.items()}
         return made
@@ -171,6 +174,7 @@ class PortfolioKernel:
             {(int(m), int(n), int(k)): float(ns) for m, n, k, ns in row["won"]},
             digests(row.get("routed", {})),
             digests(row.get("batched", {})),
+            digests(row.get("grouped", {})),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.measure import document, interleaved_medians
 from tilewright.portfolio.select import drawn_batches
-from tilewright.precision import precision
+from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil, stencils
@@ -32,7 +31,12 @@ _MOST = 1 << 26
 # A launch mode besides the plain one that is timed: most tiles are longer than small sides.
 _CLAMPED = Mode(clamped=True)
 
-_PAIRS = tuple(itertools.product((Trans.N, Trans.T), repeat=2))
+_PAIRS = tuple((a, b) for a in (Trans.N, Trans.T) for b in (Trans.N, Trans.T))
+
+
+def _pairs(of: Precision) -> tuple[tuple[Trans, Trans], ...]:
+    """Return the pairs of transposes that kernels of a precision have."""
+    return ((Trans.T, Trans.N),) if of.reads_along_k else _PAIRS
 
 
 def batch_configs(variant: Variant) -> Iterator[Config]:
@@ -44,7 +48,7 @@ def batch_configs(variant: Variant) -> Iterator[Config]:
 def batch_sources(letter: str) -> Iterator[tuple[Variant, Config, Mode, Source]]:
     """Yield what is timed of a precision: configs in the launch modes that they are timed in."""
     of = precision(letter)
-    for a, b in _PAIRS:
+    for a, b in _pairs(of):
         variant = Variant(of, a, b)
         for config in batch_configs(variant):
             family = stencil(config.stencil)
@@ -80,10 +84,11 @@ def measure_batches(
     until = time.monotonic() + seconds  # compiled, and drawn
     memory, cases = {name: live.upload(whole) for name in "abc"}, {}
     try:
-        for at, (a, b) in enumerate(_PAIRS):
+        pairs = _pairs(of)
+        for at, (a, b) in enumerate(pairs):
             variant = Variant(of, a, b)
             configs = list(batch_configs(variant))
-            share = time.monotonic() + (until - time.monotonic()) / (len(_PAIRS) - at)
+            share = time.monotonic() + (until - time.monotonic()) / (len(pairs) - at)
             shapes: list[list[int]] = []
             rows = []
             for drawn in drawn_batches(variant, seed, count):
@@ -110,7 +115,8 @@ def _aligned(drawn: Problem) -> Problem:
     """Return a batch whose columns are aligned, of no more elements than there is memory for."""
     step = max(4, elements_of_chunk(drawn))
     m, n, k = (-(-side // step) * step for side in (drawn.m, drawn.n, drawn.k))
-    most = _MOST // max(m * n, m * k, n * k)
+    size, result = drawn.precision.element_bytes, drawn.precision.result_bytes
+    most = _MOST * size // max(m * n * result, m * k * size, n * k * size)
     ops = drawn.trans_a, drawn.trans_b
     return Problem(m, n, k, drawn.precision, *ops, batch=min(drawn.batch, most))
 

@@ -26,7 +26,14 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
-__all__ = ["Selected", "drawn_batches", "drawn_sides", "select", "variants_with_conjugates"]
+__all__ = [
+    "Selected",
+    "drawn_batches",
+    "drawn_sides",
+    "select",
+    "variants_with_conjugates",
+    "with_groups",
+]
 
 # Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
 # as users' are; fewer operations than 2^41, a second or so.
@@ -55,6 +62,10 @@ _BATCH_ELEMENTS = 1 << 24
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
 _BATCHES_MEAN, _BATCHES_MOST = 0.005, 0.06
 _BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 6, 6, 3
+
+# Of groups, whose large problems are as large and on so many multiprocessors, an H100's.
+_GROUP_SIDE, _GROUP_MULTIPROCESSORS = 4096, 132
+_GROUP_MODES = (PLAIN, Mode(scalar=True))
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,36 @@ def select(
             found += _with_modes(some, device, measured.multiprocessors)
         if batches is not None and not _is_rare(variant):
             found += _for_batches(batches, variant, device)
+            mine = [one for one in found if one.kernel.variant == variant]
+            found = [one for one in found if one.kernel.variant != variant]
+            grouped = with_groups([one.kernel for one in mine])
+            found += [replace(one, kernel=x) for one, x in zip(mine, grouped, strict=True)]
+    return found
+
+
+def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
+    """Return a variant's kernels, with the instances for groups that some are to have.
+
+    Those for batches have the same ones; products that no small tile suits are the kernel's of
+    which the shortest time is expected on a large square, a block a tile.
+    """
+    model = Model(
+        [one.geometry for one in kernels], np.array([one.costs or NEVER for one in kernels])
+    )
+    variant = kernels[0].variant
+    op_a, op_b = (Trans.N if op == Trans.R else op for op in (variant.trans_a, variant.trans_b))
+    large = Problem(_GROUP_SIDE, _GROUP_SIDE, _GROUP_SIDE, variant.precision, op_a, op_b)
+    expected = model.expected(large, _GROUP_MULTIPROCESSORS)
+    able = [
+        at for at, one in enumerate(kernels)
+        if stencil(one.config.stencil).grouped_config(one.config, variant) is not None
+    ]  # fmt: skip
+    best = min((at for at in able if kernels[at].modes), key=lambda at: expected[at], default=None)
+    found = list(kernels)
+    for at in able:
+        one = kernels[at]
+        modes = [mode for mode in one.modes if mode in _GROUP_MODES] if at == best else one.batched
+        found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
     return found
 
 

@@ -130,6 +130,7 @@ def _with(
             modes=_of(one.modes, known),
             routed=_of(one.routed, known),
             batched=_of(one.batched, known),
+            grouped=_of(one.grouped, known),
         )
         for one in kernels
     )

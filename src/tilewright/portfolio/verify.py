@@ -18,9 +18,10 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.stencil.base import Call
 from tilewright.stencil.geometry import Launch, Mode
+from tilewright.stencil.table import Part
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
-__all__ = ["Batched", "Verified", "check_batches", "verify"]
+__all__ = ["Batched", "Grouped", "Verified", "check_batches", "verify"]
 
 
 @dataclass
@@ -165,6 +166,59 @@ class Batched:
         return found
 
 
+class Grouped:
+    """A stencil whose kernels compute a result as a group: four problems or fewer.
+
+    Those of the first rows read parts of operands, the others operands of their own.
+
+    Parameters
+    ----------
+    family : Stencil
+        The stencil.
+    config, variant
+        Of the kernel.
+    """
+
+    def __init__(self, family: Stencil, config: Config, variant: Variant) -> None:
+        self._family = family
+        size = variant.precision.element_bytes
+        self._unit = -(-family.operand_alignment(config) // size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+    def _pieces(self, m: int, n: int) -> list[tuple[int, int, int, int]]:
+        """Return first row, first column, rows and columns of each problem."""
+        high, wide = (2 * side // 3 // self._unit * self._unit for side in (m, n))
+        return [
+            (i, j, rows, columns)
+            for i, rows in ((0, high), (high, m - high))
+            for j, columns in ((0, wide), (wide, n - wide))
+            if rows and columns
+        ]
+
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+        """Return the launch that covers an m x n result."""
+        sizes = [(rows, columns) for _, _, rows, columns in self._pieces(m, n)]
+        return self._family.geometry(config).grouped(sizes)
+
+    def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
+        """Return the kernel's arguments, the table last."""
+        parts = []
+        for i, j, rows, columns in self._pieces(call.m, call.n):
+            c = replace(call.c, offset=call.c.offset + i + j * call.c.ld)
+            if i == 0:
+                parts.append(Part(call, rows, columns, c, i, j))
+                continue
+            down = i * (call.a.ld if variant.trans_a.transposed else 1)
+            right = j * (1 if variant.trans_b.transposed else call.b.ld)
+            a = replace(call.a, offset=call.a.offset + down)
+            b = replace(call.b, offset=call.b.offset + right)
+            own = replace(call, m=rows, n=columns, a=a, b=b, c=c)
+            parts.append(Part(own, rows, columns, c))
+        return self._family.grouped_arguments(config, variant, parts)
+
+
 def check_batches(bench: Bench) -> None:
     """Check batches along either side, of inner and edge blocks; the stencil is `Batched`."""
     rng, family = np.random.default_rng(3), bench.stencil
@@ -194,6 +248,10 @@ def _wrong(
         if code.digest in kernel.routed.values():
             decision = live.upload(np.zeros(1, np.int32))
             family = _Routed(family, decision)
+        if code.digest in kernel.grouped.values():
+            config = family.grouped_config(kernel.config, kernel.variant)
+            kernel = replace(kernel, config=config)
+            family = Grouped(family, config, kernel.variant)
         batched = code.digest in kernel.batched.values()
         if batched:
             family = Batched(family, kernel.config, kernel.variant)

@@ -24,9 +24,9 @@ from tilewright.portfolio.find import generation, on_reload
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.serve.arenas import Memory, enqueue, workspace
-from tilewright.serve.batches import Repeat
+from tilewright.serve.batched.arrange import Repeat
+from tilewright.serve.batched.one_launch import keeps_alignment
 from tilewright.serve.kernels import begins
-from tilewright.serve.one_launch import keeps_alignment
 from tilewright.serve.ordered import OrderedPlan, made_up
 from tilewright.serve.plan import (
     ALPHA,
@@ -44,8 +44,8 @@ from tilewright.serve.routes import Laid, lay_out
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split.decision import Decision, Grounds
-    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Planned", "Wanted", "forget_plans", "in_bytes", "launch", "start"]
 

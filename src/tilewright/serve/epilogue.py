@@ -125,7 +125,7 @@ def gemm_then(
     ValueError, TypeError
         If an argument is wrong, or arrays are of a library that computes nothing else.
     """
-    from tilewright.serve.batches import shapes_of
+    from tilewright.serve.batched.arrange import shapes_of
 
     if not isinstance(epilogue, Epilogue):
         raise TypeError(f"epilogue is a {type(epilogue).__name__}; give a tilewright.Epilogue")

@@ -21,7 +21,7 @@ from tilewright.serve.accuracy import (
     refuse_elsewhere,
     with_accuracy,
 )
-from tilewright.serve.batches import Arranged, Repeat, arrange, shapes_of
+from tilewright.serve.batched.arrange import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
 from tilewright.serve.narrow_types import is_narrow
@@ -31,8 +31,8 @@ from tilewright.text import shown
 if TYPE_CHECKING:
     from tilewright.serve.calls import Wanted
     from tilewright.serve.epilogue import Epilogue
+    from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split import Decision
-    from tilewright.serve.triangle import Triangle
 
 __all__ = [
     "Device",

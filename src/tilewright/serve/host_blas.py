@@ -178,7 +178,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
             x, y = _operand(a, request.trans_a), _operand(b, request.trans_b)
         update = multiplied
         if request.triangle is not None:
-            from tilewright.serve.host_triangle import update_of
+            from tilewright.serve.rank_k.host import update_of
 
             update = update_of(request.triangle)
         _QUIET.copy().run(update, x, y, c, request.alpha, request.beta, precision)

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from tilewright.backend import BackendError, CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
-from tilewright.portfolio.batches import choose_batched
+from tilewright.portfolio.batches import choose_batched, choose_grouped
 from tilewright.portfolio.invariant import choose_invariant
+from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.text import install_hint
 
-__all__ = ["begin_aligned", "begins", "begins_aligned", "kernel_of", "ready", "ready_for_batch"]
+__all__ = [
+    "begin_aligned",
+    "begins",
+    "begins_aligned",
+    "kernel_of",
+    "ready",
+    "ready_for_batch",
+    "ready_for_group",
+]
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
@@ -99,21 +109,50 @@ def ready_for_batch(
             refuse(chosen.digest())
 
 
+def ready_for_group(
+    live: LiveDevice, problems: Sequence[Problem], aligned: bool
+) -> tuple[Choice, Kernel] | None:
+    """Return the kernel that computes some products in one launch, loaded; see `choose_grouped`.
+
+    None where there is none, or a device's kernels take no tables.
+
+    Raises
+    ------
+    BackendError
+        As of `ready`.
+    """
+    if live.dialect != "cuda":
+        return None
+    while True:
+        chosen = choose_grouped(live, problems, aligned)
+        if chosen is None:
+            return None
+        try:
+            return chosen, _kernel(live, chosen, Variant.of(problems[0]), False)
+        except (PortfolioError, _RefusedError) as problem_with_it:
+            _warn_once(str(problem_with_it))
+            refuse(chosen.digest())
+
+
 class _RefusedError(BackendError):
     """A driver does not take a kernel's machine code."""
 
 
 def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) -> Kernel:
     digest = chosen.digest(routed)
-    key = digest or (chosen.config, chosen.mode, variant, routed, chosen.batched)
+    key = digest or (chosen.config, chosen.mode, variant, routed, chosen.form)
     with _loading:
         known = _kernels.setdefault(live, {})
         if key not in known:
             if digest:
                 known[key] = _loaded(live, chosen, digest)
             else:
-                source = chosen.stencil.source(chosen.config, variant, live.dialect, chosen.mode)
-                if chosen.batched:
+                known_as = chosen.config, variant, live.dialect, chosen.mode
+                if chosen.form == GROUPED:
+                    source = chosen.stencil.grouped_source(*known_as)
+                else:
+                    source = chosen.stencil.source(*known_as)
+                if chosen.form == BATCHED:
                     source = source.batched()
                 known[key] = live.compile(source.run_if(0) if routed else source)
         return known[key]

@@ -16,14 +16,14 @@ from tilewright.backend import LiveDevice
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve.accuracy import INVARIANT
-from tilewright.serve.batches import meets_itself, shapes_of
+from tilewright.serve.batched.arrange import meets_itself, shapes_of
 from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow_types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself
 
 if TYPE_CHECKING:
-    from tilewright.serve.triangle import Triangle
+    from tilewright.serve.rank_k.triangle import Triangle
 
 __all__ = ["narrow_gemm", "scalars_of"]
 
@@ -202,7 +202,7 @@ def _product(
             x, y, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=device,
             accuracy=INVARIANT if invariant else "ieee",
         )  # fmt: skip
-    from tilewright.serve.syrk import syrk
+    from tilewright.serve.rank_k.syrk import syrk
 
     uplo = "L" if triangle.lower else "U"
     return syrk(x, c, alpha=alpha, beta=beta, trans=trans_a, uplo=uplo, device=device)

@@ -14,7 +14,7 @@ from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.batches import Repeat, arrange, shapes_of
+from tilewright.serve.batched.arrange import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, in_bytes, keep, kept
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow_products import Matrix, Product, repeated, steps
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tilewright.serve.arrays.device import View
     from tilewright.serve.fused import Then
     from tilewright.serve.narrow_arrays import Arrays
-    from tilewright.serve.triangle import Triangle
+    from tilewright.serve.rank_k.triangle import Triangle
 
     Told = Callable[[Any, Plan, bool], None]
 

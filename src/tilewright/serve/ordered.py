@@ -26,7 +26,7 @@ import numpy as np
 from tilewright.backend import Event, LiveDevice, Operand, OutOfMemoryError
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
-from tilewright.serve.batches import Repeat
+from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space, WorkspaceError
 from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of

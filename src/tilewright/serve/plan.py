@@ -26,8 +26,9 @@ import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LaunchError, OutOfMemoryError
 from tilewright.core import needed_library
-from tilewright.serve.batches import Repeat
+from tilewright.serve.batched.arrange import Repeat
 from tilewright.stencil import Launch, TensorMap, Workspace
+from tilewright.stencil.table import Table
 
 __all__ = [
     "ALPHA",
@@ -43,6 +44,7 @@ __all__ = [
     "WorkspaceError",
     "call_of",
     "core",
+    "member",
 ]
 
 Step = tuple[Kernel, Launch, tuple[Any, ...]]
@@ -53,6 +55,9 @@ Step = tuple[Kernel, Launch, tuple[Any, ...]]
 _RANGE = 45
 A, B, C, REPORT, _POOL, _ZEROS, _WORKSPACE = (number << _RANGE for number in range(1, 8))
 VECTORS = tuple(number << _RANGE for number in range(8, 11))  # of an epilogue: no maps are of them
+
+# The ranges of A, B and C have one of 2^38 bytes for each member of a group.
+_MEMBER = 38
 
 # Exact in every type that scalars have, and nothing that a kernel is told otherwise.
 ALPHA = complex(1234577.0, 1234583.0)
@@ -75,6 +80,10 @@ _GRID = (2**31 - 1, 65535)
 # From this compute capability on, a launch may begin before the one before it has ended.
 _EARLY_FROM = 90
 
+# core.h: what places say of tensor maps; places of a table, the first a multiple of so many.
+_NO_MAP, _MAP_HERE = -1, -2
+_TABLE_PLACES = 4
+
 _PLACE_BYTES = 16
 _UPPER = bytes(8)  # of a place whose number has eight bytes
 
@@ -93,13 +102,13 @@ class _Launch(ctypes.Structure):
         ("function", ctypes.c_void_p),
         *((name, ctypes.c_uint) for name in (
             "grid_x", "grid_y", "grid_z", "block_x", "block_y", "shared_bytes", "early", "first",
-            "count", "lane", "phase",
+            "count",
         )),
     )  # fmt: skip
 
 
-# tilewright_patch of core.h: place, kind, type and delta, aligned as C does.
-_PATCH = struct.Struct("@IBBq")
+# tilewright_patch of core.h: place, kind, type, member and delta, aligned as C does.
+_PATCH = struct.Struct("@IBBHq")
 
 
 class _Call(ctypes.Structure):
@@ -111,7 +120,13 @@ class _Call(ctypes.Structure):
         ("beta", ctypes.c_double * 4),
         ("stream", ctypes.c_void_p),
         ("vectors", ctypes.c_uint64 * len(VECTORS)),
+        ("members", ctypes.c_void_p),
     )
+
+
+def member(base: int, number: int) -> int:
+    """Return where a member's matrix lies that is `A`, `B` or `C`: of a group at most 128."""
+    return base + (number << _MEMBER)
 
 
 @lru_cache(maxsize=1)
@@ -195,6 +210,8 @@ class Plan:
         What a timeline calls it.
     repeats : sequence of Repeat
         Of a batch: how all launches are repeated, in bytes, the slowest first.
+    is_group : bool
+        Whether the operands are `member`s, whose addresses calls bring.
 
     Raises
     ------
@@ -210,11 +227,13 @@ class Plan:
         begins: tuple[int, int] = (0, 0),
         name: str = "gemm",
         repeats: Sequence[Repeat] = (),
+        *,
+        is_group: bool = False,
     ) -> None:
         self.name = name
         self._device = device
         self._kernels = [kernel for kernel, _, _ in steps]  # stay loaded
-        laid = _Laid(device, space, begins)
+        laid = _Laid(device, space, begins, is_group=is_group)
         for kernel, launch, arguments in steps:
             laid.add(kernel.handle, launch, arguments)
         self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
@@ -297,12 +316,19 @@ class Plan:
 
 def call_of(
     a: int, b: int, c: int, alpha: Any, beta: Any, stream: int, report: int = 0,
-    vectors: Sequence[int] = (),
+    vectors: Sequence[int] = (), members: Any = None,
 ) -> ctypes.Structure:  # fmt: skip
-    """Return a call's addresses, as kernels have them, scalars and stream for `Plan.start`."""
+    """Return a call's addresses, as kernels have them, scalars and stream for `Plan.start`.
+
+    Of a group `members` has the address of A, B and C of each, one behind the other, as an array of
+    ctypes or NumPy's 64-bit integers.
+    """
     made = _Call(a, b, c, report, _words(alpha), _words(beta), stream)
     for number, address in enumerate(vectors):
         made.vectors[number] = address
+    if members is not None:
+        made.held = held = np.ascontiguousarray(members, np.uint64)
+        made.members = held.ctypes.data
     return made
 
 
@@ -315,7 +341,10 @@ def _words(value: Any) -> Any:
 class _Laid:
     """A plan as it is laid out, launch by launch."""
 
-    def __init__(self, device: Any, space: Space, begins: tuple[int, int]) -> None:
+    def __init__(
+        self, device: Any, space: Space, begins: tuple[int, int], *, is_group: bool
+    ) -> None:
+        self._is_group = is_group
         self._device = device
         self._space = space
         self._begins = dict(zip((A, B), begins, strict=True))
@@ -327,7 +356,6 @@ class _Laid:
         self._scalars: list[bytes] = []  # patches
         self._part_bytes = 0
         self._words = 0
-        self._cleared: set[int] = set()  # workspaces of lanes
 
     def add(self, loaded: Any, launch: Launch, arguments: tuple[Any, ...]) -> None:
         """Lay out a loaded kernel's launch, and that of its second function."""
@@ -341,40 +369,24 @@ class _Laid:
             arguments = (*arguments, 0)  # whole tiles: nobody looks at a workspace
         elif loaded.part_bytes:
             wanted = Workspace(launch.grid[0], loaded.part_bytes, not loaded.second)
-            arguments = (*arguments, self._workspace(wanted, launch))
+            arguments = (*arguments, _WORKSPACE)
+            self._words = wanted.cleared_bytes
+            self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
+        many = len(arguments)
+        if arguments and isinstance(arguments[-1], Table):
+            self._places += [_UPPER + _UPPER] * (-(len(self._places) + many - 1) % _TABLE_PLACES)
         first = len(self._places)
         for value in arguments:
             self._put(value)
-        many = len(arguments)
         self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
         if second is not None:
             self._start(loaded.second, second, 0, first, many)
-
-    def _workspace(self, wanted: Workspace, launch: Launch) -> int:
-        """Return the address of a workspace that is of a lane alone.
-
-        Those of all lanes but the first lie in what may hold anything, and are cleared before the
-        lane's first launch.
-        """
-        if not launch.lane:
-            self._words = wanted.cleared_bytes
-            self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
-            return _WORKSPACE
-        at = self._space.need(f"workspace {launch.lane}", wanted.size)
-        if at not in self._cleared:
-            self._cleared.add(at)
-            first = len(self._places)
-            self._put(at)
-            clear = Launch((wanted.cleared_bytes, 1), (1, 1), lane=launch.lane, phase=launch.phase)
-            self._start(0, clear, 0, first, 1)
-        return at
 
     def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
         able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM
         grid = *launch.grid, launch.batch
         made = _Launch(function, *grid, *launch.block, shared, launch.early and able)
         made.first, made.count = first, many
-        made.lane, made.phase = launch.lane, launch.phase
         self._launches.append(made)
 
     def _put(self, value: Any) -> None:
@@ -392,6 +404,9 @@ class _Laid:
             self._maps.append(bytes(encoded(value)))
             self._addresses.append((place, int(value.memory) + value.offset))
             self._places.append(_UPPER + _UPPER)
+        elif isinstance(value, Table):
+            self._table(value)
+            return
         else:
             address = int(value or 0)
             if address:
@@ -399,13 +414,31 @@ class _Laid:
             self._places.append(address.to_bytes(8, "little") + _UPPER)
         assert len(self._places[-1]) == _PLACE_BYTES, value
 
+    def _table(self, table: Table) -> None:
+        """Lay out a table, whose addresses and maps are filled in where they are."""
+        from tilewright.backend.cuda.tensor_map import encoded
+
+        for piece in table.pieces():
+            place = len(self._places)
+            if isinstance(piece, TensorMap):
+                self._map_of[place] = _MAP_HERE
+                self._addresses.append((place, int(piece.memory) + piece.offset))
+                raw = bytes(encoded(piece))
+            else:
+                address, rest = piece
+                if address is not None:
+                    self._addresses.append((place, int(address)))
+                    rest = int(address).to_bytes(8, "little") + rest
+                raw = rest
+            self._places += [raw[at : at + _PLACE_BYTES] for at in range(0, len(raw), _PLACE_BYTES)]
+
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""
         pair = value.dtype.names is not None
         kind = _SCALARS.get(float(value["hi"]) if pair else value.item())
         type_of = _PAIR if pair else _TYPES.get(value.dtype.str[1:])
         if kind is not None and type_of is not None:
-            self._scalars.append(_PATCH.pack(place, kind, type_of, 0))
+            self._scalars.append(_PATCH.pack(place, kind, type_of, 0, 0))
 
     @property
     def zero_bytes(self) -> int:
@@ -428,16 +461,18 @@ class _Laid:
         base = address >> _RANGE << _RANGE
         beyond = address - base
         if base in _SLOTS:
-            return _PATCH.pack(place, _SLOTS[base], 0, beyond - self._begins.get(base, 0))
+            member = beyond >> _MEMBER if self._is_group else 0
+            beyond -= (member << _MEMBER) + self._begins.get(base, 0)
+            return _PATCH.pack(place, _SLOTS[base], 0, member, beyond)
         at = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}.get(base)
-        return b"" if at is None else _PATCH.pack(place, _SCRATCH, 0, at + beyond)
+        return b"" if at is None else _PATCH.pack(place, _SCRATCH, 0, 0, at + beyond)
 
     def made(self) -> int:
         """Return the native plan's address."""
         found = (self._patched(*one) for one in self._addresses)
         patches = b"".join((*self._scalars, *found))
         many = len(self._places)
-        map_of = (ctypes.c_int * many)(*[-1] * many)
+        map_of = (ctypes.c_int * many)(*[_NO_MAP] * many)
         for place, at in self._map_of.items():
             map_of[place] = at
         with self._device.current():  # whose kernels these are

@@ -2,11 +2,11 @@
 
 ::
 
-    a triangle of the result       products of its blocks                rank_k.py
+    a triangle of the result       products of its blocks                rank_k/
     accuracy="fp32" and schemes    split operands, products of parts     split/
     accuracy="fp64"                residues of operands, their products  residues/
     operands worth copying         copies, then the kernel for those     realigned.py
-    batches                        one launch for all, if it is faster   one_launch.py
+    batches                        one launch for all, if it is faster   batched/
     accuracy="batch_invariant"     one kernel whatever m and n are       here
     all others                     the kernel for the operands           here
 
@@ -17,20 +17,19 @@ plan (`tilewright.serve.plan`), or one call's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import INVARIANT
-from tilewright.serve.batches import Repeat
+from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.kernels import begin_aligned, begins_aligned, ready
 from tilewright.stencil import Launch, Variant
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
-    from tilewright.serve.triangle import Triangle
+    from tilewright.serve.rank_k.triangle import Triangle
 
 __all__ = ["Laid", "MemorySpace", "direct", "lay_out", "why_ieee"]
 
@@ -116,7 +115,7 @@ def lay_out(
         If no kernel can be had, or there is too little memory.
     """
     if triangle is not None:
-        from tilewright.serve.rank_k import lay_out_triangle
+        from tilewright.serve.rank_k.lay_out import lay_out_triangle
 
         return lay_out_triangle(
             live, problem, call, arithmetic, space, triangle, report=report, copies=copies
@@ -128,18 +127,20 @@ def lay_out(
         if arithmetic == "fp64":
             from tilewright.serve.residues.chain import residue_steps
 
-            laid = residue_steps(live, space, problem, call, report)
-        else:
-            from tilewright.serve.split.serve import split_steps
+            return replace(residue_steps(live, space, problem, call, report), repeats=repeats)
+        from tilewright.serve.split.serve import split_steps
 
-            laid = split_steps(live, space, problem, call, arithmetic, report)
-        return replace(laid, repeats=repeats)
+        return split_steps(live, space, problem, call, arithmetic, report, repeats=repeats)
     if repeats:
-        from tilewright.serve.one_launch import one_launch
+        from tilewright.serve.batched.one_launch import along_k, one_launch
 
-        together = one_launch(live, problem, call, repeats)
+        first, together = list[Step](), one_launch(live, problem, call, repeats)
+        if copies and problem.precision.reads_along_k and call.alpha != 0 and call.k != 0:
+            as_read = along_k(live, problem, call, repeats, space)
+            if as_read is not None:
+                first, together = as_read[0], one_launch(live, *as_read[1:])
         if together is not None:
-            return Laid(together[0], why=why, repeats=together[1])
+            return Laid([*first, *together[0]], why=why, repeats=together[1])
     if copies and call.alpha != 0 and call.k != 0:  # else neither operand is read
         from tilewright.serve.realigned import way_of, way_steps
 

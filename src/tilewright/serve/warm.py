@@ -44,6 +44,7 @@ class _Table:
         enable = function(b"enable")
         global again
         again = function(b"again")
+        looks_at_all.append(function(b"look"))
         self.remember, self.forget = function(b"remember"), function(b"forget")
         on_change(lambda: enable(not is_recording()))  # a timeline sees launches made in Python
         on_reload(self.forget)
@@ -60,6 +61,10 @@ again: Callable[..., Any] = _nothing
 
 looks: dict[type, Callable[..., Any]] = {}
 """What does all of gemm() for a call like one made before, by the kind of a; of others None."""
+
+looks_at_all: list[Callable[..., Any]] = []
+"""Of matrices that are of one known library and device: returns what there is to know of all as
+bytes, and their addresses as bytes; None of any others.  Empty where there is no core."""
 
 _table = _Table()
 _known: list[Any] = []

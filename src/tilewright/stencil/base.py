@@ -27,9 +27,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -43,6 +44,7 @@ from tilewright.space import Config
 from tilewright.space.aliases import oldest_macros
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
 from tilewright.stencil.source_files import read_source
+from tilewright.stencil.table import PROBLEMS, Part, Table, grouped_source, row
 
 if TYPE_CHECKING:
     from tilewright.space import Space
@@ -496,6 +498,40 @@ class Stencil(ABC):
             Elements from A, B and C of a product to those of the next; A's or B's may be 0.
         """
         return (*self.arguments(config, variant, call), *map(np.int64, steps))
+
+    def grouped_config(self, config: Config, variant: Variant) -> Config | None:
+        """Return a config whose blocks compute a tile each of problems of a group, as its own do.
+
+        None where its blocks cannot.
+        """
+        return config if self.geometry(config).batches else None
+
+    def grouped_source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
+        """Return the source of a `grouped_config`: its last argument is a `Table` of problems."""
+        one = self.source(config, variant, dialect, mode)
+        return grouped_source(one, "prelude/run_if.h", "prelude/grouped.h")
+
+    def grouped_arguments(
+        self, config: Config, variant: Variant, parts: Sequence[Part]
+    ) -> tuple[Any, ...]:
+        """Return the arguments of a launch of problems, which have their scalars in common."""
+        size, result = variant.precision.element_bytes, variant.precision.result_bytes
+        rows = []
+        for part in parts:
+            call = part.whole
+            a, b, c = call.a, call.b, part.c
+            down = part.row * (a.ld if variant.trans_a.transposed else 1)
+            right = part.column * (1 if variant.trans_b.transposed else b.ld)
+            tiles = math.prod(self.geometry(config).tiles(part.m, part.n))
+            rows += [
+                row(a.memory + (a.offset + down) * size, part.m, part.n),
+                row(b.memory + (b.offset + right) * size, 0 if call.alpha == 0 else call.k, tiles),
+                row(c.memory + c.offset * result, c.ld),
+                row(None, a.ld, b.ld),
+            ]
+        return (*self.arguments(config, variant, parts[0].whole), Table((), rows, 0, 4 * PROBLEMS))
 
     def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
         """Return the launch modes that a config's kernel can be compiled in, plain first.

@@ -17,6 +17,7 @@ split-K launches a block for each part of k of each tile, and a reduction kernel
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 
@@ -206,10 +207,7 @@ class Launch:
         Of the source's second function, for each block of the first, and threads of each; without
         blocks it is not launched.
     batch : int
-        Blocks in z: matrices of a batched kernel.
-    lane, phase : int
-        Launches of one phase of a call need not follow each other: they run at once where their
-        lanes differ and a device can.  A phase begins when all of the one before it has ended.
+        Blocks in z: matrices of a batched kernel, problems of one for groups.
     """
 
     grid: tuple[int, int]
@@ -223,8 +221,6 @@ class Launch:
     second_blocks: int = 0
     second_threads: int = 0
     batch: int = 1
-    lane: int = 0
-    phase: int = 0
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
@@ -251,7 +247,7 @@ class Launch:
             return None
         blocks = self.grid[0] * self.second_blocks, self.grid[1]
         threads = (self.second_threads, 1)
-        return Launch(blocks, threads, early=True, lane=self.lane, phase=self.phase)
+        return Launch(blocks, threads, early=True)
 
 
 @dataclass(frozen=True)
@@ -304,6 +300,8 @@ class Geometry:
         Whether threads shift what they copy into place, so that one instance serves every mode.
     early : bool
         Whether blocks may begin before the launch before it has ended, as of `Launch`.
+    products : int
+        Of a batch, that a block computes.
     """
 
     tile_m: int
@@ -327,6 +325,7 @@ class Geometry:
     streamed: int = 0
     any_alignment: bool = False
     early: bool = False
+    products: int = 1
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Return the tiles of an m x n result along each side, of whole clusters."""
@@ -347,7 +346,12 @@ class Geometry:
     def batched(self, m: int, n: int, batch: int) -> Launch:
         """Return the launch for m x n results of so many products, where a kernel `batches`."""
         whole = replace(self, split_k=None, persistent=False, stream_k=0)
-        return replace(whole.launch(m, n), batch=batch)
+        return replace(whole.launch(m, n), batch=-(-batch // self.products))
+
+    def grouped(self, sizes: Sequence[tuple[int, int]]) -> Launch:
+        """Return the launch for m x n results, where a kernel is one for groups."""
+        most = max(math.prod(self.tiles(*size)) for size in sizes)
+        return Launch((most, 1), self.threads, batch=len(sizes))
 
     def launch(self, m: int, n: int, k: int = 0) -> Launch:
         """Return the launch for an m x n result of sums of k."""

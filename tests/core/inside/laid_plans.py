@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import itertools
+import struct
 
 import numpy as np
 import pytest
@@ -14,9 +14,22 @@ from tilewright.core import needed_library
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
 from tilewright.serve import plan as plans
 from tilewright.serve.double_double import DoubleDouble
-from tilewright.serve.plan import ALPHA, BETA, REPORT, VECTORS, A, B, C, Plan, Space, call_of
+from tilewright.serve.plan import (
+    ALPHA,
+    BETA,
+    REPORT,
+    VECTORS,
+    A,
+    B,
+    C,
+    Plan,
+    Space,
+    call_of,
+    member,
+)
 from tilewright.stencil import Launch, TensorMap
 from tilewright.stencil.geometry import SplitK
+from tilewright.stencil.table import Table, row
 
 GRID = Launch((9, 2), (32, 4))
 
@@ -43,6 +56,33 @@ def test_made_up_addresses_become_the_calls(driver, device):
     assert [found.word(i) for i in range(6)] == [5, 0x1000, 0x2040, 0x3008, 0, 0x4000]
     assert found.numbers(6, "<f") == (0.25,)
     assert (found.grid, found.block, found.stream) == ((9, 2, 1), (32, 4, 1), 7)
+
+
+def of_group(driver, device, table):
+    """Return a table as a kernel is given it, whose 128 first bytes count, of some members."""
+    steps = [(loaded(driver.function(3, 1 << 2)), GRID, (np.int64(5), A, table))]
+    plan = Plan(device, steps, Space(), is_group=True)
+    members = [0x1000 * (3 * at + which) for at in range(3) for which in (1, 2, 3)]
+    assert plan.start(call_of(0, 0, 0, 1, 0, 7, members=members))
+    [found] = driver.launches
+    assert (found.word(0), found.word(1)) == (5, 0x1000)
+    return found.arguments[2]
+
+
+def test_addresses_of_a_table_become_those_of_a_groups_members(driver, device):
+    rows = [row(member(A, at) + 64, at, 5) for at in range(3)] + [row(C, 7), row(None, 1, 2)]
+    raw = of_group(driver, device, Table((), rows, 0, 8))
+    places = [(0x1040, 0, 5), (0x4040, 1, 5), (0x7040, 2, 5)]
+    assert [struct.unpack_from("<qii", raw, 16 * at) for at in range(3)] == places
+    assert struct.unpack_from("<qqqq", raw, 48) == (0x3000, 7, 1, 2)
+    assert not any(raw[80:])
+
+
+def test_maps_of_a_table_are_moved_where_they_are(driver, device, monkeypatch):
+    monkeypatch.setattr("tilewright.backend.cuda.tensor_map.encoded", lambda _: bytes(128))
+    one = TensorMap(member(B, 2), 16, "float16", (8, 8), (16,), (8, 8))
+    raw = of_group(driver, device, Table([one], [row(C, 7)], 1, 1))
+    assert int.from_bytes(raw[:8], "little") == 0x8010
 
 
 def test_an_epilogues_vectors_become_the_calls(driver, device):
@@ -207,79 +247,3 @@ def test_plans_and_the_table_are_of_one_library(driver, monkeypatch):
     found = plans.core()
     assert found._name == needed_library()._name
     assert found.tilewright_find_driver() == 1
-
-
-# -- launches at once ----------------------------------------------------------------------
-
-
-def lane(number, phase, **more):
-    return Launch((9, 1), (32, 1), lane=number, phase=phase, **more)
-
-
-def test_launches_of_a_phase_are_on_streams_of_their_own_between_events(driver, device):
-    steps = [
-        step(driver, np.int64(at), launch=lane(*where))
-        for at, where in enumerate([(0, 0), (0, 1), (1, 1), (2, 1), (1, 1), (0, 2)])
-    ]
-    started(driver, device, steps, (1, 2, 3, 1, 0))
-    found = driver.log
-    on = {it.word(0): it.stream for it in driver.launches}
-    assert on[0] == on[1] == on[5] == 7
-    assert len({7, on[2], on[3]}) == 3
-    assert on[2] == on[4]
-    at = {it.word(0): found.index(it) for it in driver.launches}
-    for side in (on[2], on[3]):
-        [begin] = [i for i, it in enumerate(found) if (it.kind, it.stream) == ("await", side)]
-        recorded = [
-            i for i, it in enumerate(found)
-            if it.kind == "record" and it.stream == 7 and it.function == found[begin].function
-        ]  # fmt: skip
-        assert at[0] < max(i for i in recorded if i < begin) < at[1]
-        last = max(i for i, it in enumerate(found) if it.kind == "launch" and it.stream == side)
-        [ended] = [i for i, it in enumerate(found) if (it.kind, it.stream) == ("record", side)]
-        joined = [
-            i for i, it in enumerate(found)
-            if it.kind == "await" and it.stream == 7 and it.function == found[ended].function
-        ]  # fmt: skip
-        assert begin < last < ended < joined[0] < at[5]
-
-
-def test_captured_launches_follow_each_other_on_the_calls_stream(driver, device):
-    steps = [step(driver, np.int64(at), launch=lane(at, 0)) for at in range(3)]
-    driver.set(capture=1)
-    found = started(driver, device, steps, (1, 2, 3, 1, 0))
-    assert [it.stream for it in found] == [7, 7, 7]
-    assert "record" not in driver.kinds
-
-
-def test_what_begins_early_does_so_behind_a_launch_of_its_own_lane_alone(driver, device):
-    steps = [
-        step(driver, np.int64(at), launch=lane(*where, early=True))
-        for at, where in enumerate([(1, 0), (1, 0), (0, 1), (0, 1)])
-    ]
-    found = started(driver, device, steps, (1, 2, 3, 1, 0))
-    assert [it.early for it in found] == [False, True, False, True]
-
-
-def test_lanes_have_workspaces_of_their_own(driver, device):
-    """Those of lanes but the first are cleared behind what the stream did before."""
-    steps = [step(driver, launch=lane(number, 0), parts=1024, extra=1) for number in (0, 1, 1, 2)]
-    found = started(driver, device, steps, (1, 2, 3, 1, 0))
-    spaces = [it.word(0) for it in found]
-    assert spaces[1] == spaces[2]
-    assert len(set(spaces)) == 3
-    ends = sorted((at, at + 16384 + 9 * 1024) for at in set(spaces))
-    assert all(high <= low for (_, high), (low, _) in itertools.pairwise(ends))
-    clears = {it.memory: it for it in driver.log if it.kind == "clear" and it.bytes == 16384}
-    assert {spaces[1], spaces[3]} <= set(clears)
-    assert clears[spaces[1]].stream == found[1].stream
-
-
-def test_a_failed_launch_leaves_no_lane_behind(driver, device):
-    steps = [step(driver, np.int64(at), launch=lane(at, 0)) for at in range(3)]
-    driver.set(launch_result=719, fails_after=1)
-    with pytest.raises(Exception, match="launch"):
-        started(driver, device, steps, (1, 2, 3, 1, 0))
-    begun = {it.stream for it in driver.log if it.kind == "await"} - {7}
-    ended = {it.stream for it in driver.log if it.kind == "record"} - {7}
-    assert begun == ended != set()

@@ -22,6 +22,7 @@ class Made:
     def __init__(self, launches, places, patches, maps=(), map_of=None, zero=0, scratch=0):
         core = plans.core()
         many = len(places)
+        raw_patches = [plans._PATCH.pack(*one[:3], 0, one[3]) for one in patches]
         laid = (plans._Launch * len(launches))()
         for one, (function, grid, first, count, more) in zip(laid, launches, strict=True):
             one.function = function
@@ -33,7 +34,7 @@ class Made:
         self.at = core.tilewright_plan_new(
             ctypes.c_void_p(CONTEXT), laid, len(launches), raw,
             (ctypes.c_int * many)(*(map_of or [-1] * many)), many, b"".join(maps), len(maps),
-            b"".join(plans._PATCH.pack(*one) for one in patches), len(patches),
+            b"".join(raw_patches), len(patches),
             ctypes.c_uint64(zero), ctypes.c_uint64(scratch),
         )  # fmt: skip
 

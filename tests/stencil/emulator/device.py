@@ -20,6 +20,7 @@ from tilewright.backend import Kernel
 from tilewright.backend.base import CompileError, Event, LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.stencil import Launch, Source, TensorMap, Workspace
+from tilewright.stencil.table import MAP_BYTES, Table
 
 HERE = Path(__file__).parent
 
@@ -314,7 +315,13 @@ def memory_of(arguments: Sequence[Any]) -> list[Memory]:
     LaunchError
         If any of it was freed: a device writes into who knows whose.
     """
-    named = (x.memory if isinstance(x, TensorMap) else x for x in arguments)
+    listed = [
+        piece if isinstance(piece, TensorMap) else piece[0]
+        for x in arguments
+        if isinstance(x, Table)
+        for piece in x.pieces()
+    ]
+    named = (x.memory if isinstance(x, TensorMap) else x for x in (*arguments, *listed))
     found = [x for x in named if isinstance(x, Memory)]
     if any(x.freed for x in found):
         raise LaunchError("an argument names memory that was freed")
@@ -325,6 +332,12 @@ def _foreign(argument: Any) -> tuple[Any, int]:
     """Return an argument as C takes it, which must live as long as the call, and its address."""
     if isinstance(argument, TensorMap):
         made: Any = _Tensor.of(argument)
+    elif isinstance(argument, Table):
+        raw = argument.raw(
+            lambda memory: int(memory.bytes.ctypes.data),
+            lambda one: bytes(_Tensor.of(one))[:MAP_BYTES],
+        )
+        made = ctypes.create_string_buffer(raw, len(raw))
     elif argument is None or isinstance(argument, Memory):
         made = ctypes.c_void_p(argument and argument.bytes.ctypes.data)
     else:

@@ -84,6 +84,40 @@ inline void start_multiply(accumulator *sum, operand_at rows, operand_at columns
                               TRANS_A, go_on != 0, sum});
 }
 
+/* Four 8 x 8 matrices, of which eight lanes each have the rows' addresses (PTX ISA, "ldmatrix"). */
+template <int TURNED> inline void read_matrices(unsigned int *to, shared_at row)
+{
+    const auto rows = emulated::among(32, {row});
+    const int lane = emulated::now.current->id.x % 32;
+    for (int matrix = 0; matrix < 4; ++matrix)
+        for (int e = 0; e < 2; ++e) {
+            const int i = TURNED ? lane % 4 * 2 + e : lane / 4, j = TURNED ? lane / 4 : lane % 4 * 2 + e;
+            std::memcpy((char *)&to[matrix] + 2 * e,
+                        emulated::shared_bytes(emulated::rank_now(), rows[matrix * 8 + i][0] + 2 * j, 2,
+                                               "a lane reads"), 2);
+        }
+}
+
+/* PTX ISA, "Matrix fragments for mma.m16n8k16". */
+inline void multiply_small(accumulator *sum, const unsigned int *rows, const unsigned int *columns)
+{
+    const auto all = emulated::among(32, {rows[0], rows[1], rows[2], rows[3], columns[0], columns[1]});
+    const int lane = emulated::now.current->id.x % 32;
+    for (int h = 0; h < 2; ++h)
+        for (int e = 0; e < 2; ++e) {
+            double total = sum[2 * h + e];
+            for (int k = 0; k < 16; ++k) {
+                const int at = k % 8 / 2, half = k % 2 * 2, far = k / 8;
+                const unsigned a = all[lane / 4 * 4 + at][h + 2 * far];
+                const unsigned b = all[(lane % 4 * 2 + e) * 4 + at][4 + far];
+                const auto kind = (emulated::kind)(ELEMENT - 1);
+                total += emulated::value_of(kind, (const char *)&a + half) *
+                         emulated::value_of(kind, (const char *)&b + half);
+            }
+            sum[2 * h + e] = (accumulator)total;
+        }
+}
+
 inline float exponential(float x) { return std::exp2(x); }
 inline float reciprocal(float x) { return 1 / x; }
 inline float power_of_two(int exponent) { return std::ldexp(1.0f, exponent); }

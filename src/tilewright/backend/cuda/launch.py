@@ -21,6 +21,7 @@ from tilewright.backend.cuda.driver import error_of
 from tilewright.backend.cuda.tensor_map import encoded
 from tilewright.backend.libcuda import library
 from tilewright.stencil import Launch, TensorMap, Workspace
+from tilewright.stencil.table import Table
 
 __all__ = ["ArgumentBlock", "PreparedLaunch"]
 
@@ -67,7 +68,7 @@ class ArgumentBlock:
     ----------
     arguments : sequence
         NumPy scalars of at most 16 bytes; integers (and None) are device pointers; tensor
-        maps, whose memory is a device pointer.
+        maps, whose memory is a device pointer; tables of both.
 
     Raises
     ------
@@ -93,6 +94,10 @@ class ArgumentBlock:
         elif isinstance(value, TensorMap):
             self._maps[position] = made = encoded(value)
             self.pointers[position] = ctypes.addressof(made)
+        elif isinstance(value, Table):
+            raw = value.raw(int, lambda one: bytes(encoded(one)))
+            self._maps[position] = room = ctypes.create_string_buffer(raw, len(raw))
+            self.pointers[position] = ctypes.addressof(room)
         else:
             self._memory[2 * position] = int(value or 0)
 

@@ -24,6 +24,7 @@ __all__ = [
     "CuBLAS",
     "Handle",
     "blas_handle",
+    "grouped_kinds",
     "library_file",
     "prepared",
     "prepared_update",
@@ -42,6 +43,15 @@ KINDS: dict[str, tuple[int, int, int, str]] = {
     "tf32": (0, 0, 77, "f4"), "int8": (3, 10, 72, "i4"),
 }  # fmt: skip
 _DEFAULT_ALGORITHM = -1
+
+
+def grouped_kinds(letter: str) -> tuple[int, int, str] | None:
+    """Return cudaDataType, cublasComputeType_t and the scalars' type of a grouped call, if any."""
+    plain = {"s": (0, 68, "f4"), "d": (1, 70, "f8")}
+    of = KINDS.get(letter)
+    if of is None or letter not in ("bf16", "fp16"):
+        return plain.get(letter)
+    return of[0], of[2], of[3]
 
 
 def _library() -> ctypes.CDLL:

@@ -236,7 +236,7 @@ static int enqueue(const request *call, const entry *it)
         const uint64_t a = call->a.address, b = call->b.address;
         const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
                                        call->c.address, 0, call->alpha, call->beta,
-                                       (void *)(uintptr_t)at, {0}};
+                                       (void *)(uintptr_t)at, {0}, NULL};
         status = started(it->plan, &about, 0);
         if (status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan))
             status = start_borrowing(call, it->plan, &about, device);
@@ -303,6 +303,68 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
     for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
         Py_DecRef(used[i]);
     return made;
+}
+
+/* ---- Groups ------------------------------------------------------------------------------ */
+
+/* What there is to know of a matrix besides its address; compared byte by byte. */
+typedef struct {
+    int64_t shape[2], steps[2];
+    const void *dtype;
+    uint64_t begins;
+    int64_t device;
+} matrix_row;
+
+/* Look at matrices of one library and device; false where one takes a closer look. */
+static int look_at(PyObject *const *given, intptr_t count, matrix_row *rows, uint64_t *addresses)
+{
+    const int kind = tilewright_kind_of(given[0]);
+    if (kind == KINDS)
+        return NO;
+    const int grad = kind == TORCH ? tilewright_truth(PyObject_CallFunctionObjArgs(
+                                         tilewright_libraries[kind].grad, NULL))
+                                   : NO;
+    for (intptr_t i = 0; i < count; ++i) {
+        tilewright_seen seen;
+        if (grad < 0 || !tilewright_see(kind, grad, given[i], &seen) || seen.conjugated ||
+            seen.layout.dimensions != 2 || (i > 0 && seen.device != rows[0].device))
+            return NO;
+        const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
+                                 {seen.layout.steps[0], seen.layout.steps[1]},
+                                 seen.layout.dtype,
+                                 seen.layout.begins,
+                                 seen.device};
+        rows[i] = made;
+        addresses[i] = seen.address;
+    }
+    return YES;
+}
+
+/* look(matrix, ...): what there is to know of matrices, as bytes, and their addresses, as bytes;
+ * None where one takes a closer look. */
+static PyObject *look(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    if (!enabled || count <= 0)
+        return none();
+    matrix_row *const rows = malloc((size_t)count * sizeof *rows);
+    uint64_t *const addresses = malloc((size_t)count * sizeof *addresses);
+    PyObject *made = NULL;
+    if (rows != NULL && addresses != NULL && look_at(given, count, rows, addresses)) {
+        PyObject *const seen =
+            PyBytes_FromStringAndSize((const char *)rows, count * (intptr_t)sizeof *rows);
+        PyObject *const at =
+            PyBytes_FromStringAndSize((const char *)addresses, count * (intptr_t)sizeof *addresses);
+        if (seen != NULL && at != NULL)
+            made = PyTuple_Pack(2, seen, at);
+        if (seen != NULL)
+            Py_DecRef(seen);
+        if (at != NULL)
+            Py_DecRef(at);
+    }
+    free(rows);
+    free(addresses);
+    return made != NULL ? made : none();
 }
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
@@ -467,7 +529,8 @@ TILEWRIGHT_API PyObject *tilewright_function(const char *name)
     static PyMethodDef methods[] = {
         {"again", again, METH_FASTCALL, NULL},   {"remember", remember, METH_FASTCALL, NULL},
         {"forget", forget, METH_FASTCALL, NULL}, {"enable", enable, METH_FASTCALL, NULL},
-        {"know", know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL}};
+        {"know", know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL},
+        {"look", look, METH_FASTCALL, NULL}};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; ++i)
         if (strcmp(methods[i].name, name) == 0)
             return PyCFunction_NewEx(&methods[i], NULL, NULL);

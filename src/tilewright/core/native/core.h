@@ -3,7 +3,6 @@
  *     driver.c   the CUDA driver's functions
  *     arena.c    device memory that the calls of a stream share
  *     plan.c     plans made, and started
- *     lanes.c    streams on which launches of a plan run at once
  *     table.c    which plan serves a call, by the layout of its arrays
  *
  * These, and what chooses (choice.h), are compiled into libraries that are exported, too.  For
@@ -70,10 +69,6 @@ typedef struct {
     int (*encode_map)(void *map, int type, unsigned rank, void *first, const uint64_t *sizes,
                       const uint64_t *strides, const unsigned *box, const unsigned *steps,
                       int interleave, int swizzle, int promotion, int fill);
-    int (*new_stream)(void **stream, unsigned flags);
-    int (*new_event)(void **event, unsigned flags);
-    int (*record)(void *event, void *stream);
-    int (*wait)(void *stream, void *event, unsigned flags);
 } tilewright_cu;
 
 extern tilewright_cu tilewright_driver;
@@ -83,16 +78,12 @@ TILEWRIGHT_API int tilewright_find_driver(void);
 
 /* ---- Plans -------------------------------------------------------------------- */
 
-/* A launch; its arguments are `count` places of the plan's, from `first` on.
- *
- * Launches of one phase follow each other in any order, and run at once where their lanes differ;
- * a phase begins when all of the phase before it has ended.  Lane 0 is the call's own stream. */
+/* A launch; its arguments are `count` places of the plan's, from `first` on. */
 typedef struct {
-    void *function; /* CUfunction; null: so many bytes as grid_x, at the first argument, become 0 */
+    void *function; /* CUfunction */
     unsigned grid_x, grid_y, grid_z, block_x, block_y, shared_bytes;
     unsigned early; /* whether its blocks may begin before the launch before it has ended */
     unsigned first, count;
-    unsigned lane, phase;
 } tilewright_launch;
 
 /* What is written into an argument at each call. */
@@ -114,8 +105,13 @@ enum { TILEWRIGHT_FLOAT, TILEWRIGHT_DOUBLE, TILEWRIGHT_PAIR, TILEWRIGHT_INT };
 typedef struct {
     unsigned place; /* of the argument; where that is a tensor map its address is moved */
     unsigned char kind, type;
+    uint16_t member; /* of a group, whose A, B or C it is */
     int64_t delta;
 } tilewright_patch;
+
+/* In place of the number of an argument's tensor map: it is none, or a map in a table, which takes
+ * its place and those behind it. */
+enum { TILEWRIGHT_NO_MAP = -1, TILEWRIGHT_MAP_HERE = -2 };
 
 /* A number of up to two words a part: real high and low, imaginary high and low. */
 typedef struct {
@@ -127,14 +123,16 @@ typedef struct {
     tilewright_scalar alpha, beta;
     void *stream;
     uint64_t vectors[TILEWRIGHT_VECTORS]; /* of an epilogue */
+    const uint64_t *members; /* A, B and C of each member of a group; null: it is none */
 } tilewright_call;
 
 typedef struct tilewright_plan tilewright_plan;
 
 /* Make a plan of copies of everything given; null where memory is short.
  *
- * Arguments have 16 bytes each.  `map_of` has the tensor map of each place, or -1; a map has 128
- * bytes.  The workspace has `zero_bytes` before TILEWRIGHT_SCRATCH and `scratch_bytes` behind. */
+ * Arguments have 16 bytes each, but for a last one that is a table, which has as many places as it
+ * wants behind its first, a multiple of four.  `map_of` has the tensor map of each place; a map has
+ * 128 bytes.  The workspace has `zero_bytes` before TILEWRIGHT_SCRATCH and `scratch_bytes` behind. */
 TILEWRIGHT_API tilewright_plan *tilewright_plan_new(
     void *context, const tilewright_launch *launches, unsigned launch_count, const void *places,
     const int *map_of, unsigned place_count, const void *maps, unsigned map_count,
@@ -180,22 +178,6 @@ TILEWRIGHT_API int tilewright_start_in(const tilewright_plan *plan, const tilewr
  * enough, or memory of this call alone.  `freed` as of tilewright_arena_put. */
 TILEWRIGHT_API int tilewright_run(const tilewright_plan *plan, const tilewright_call *call,
                                   uint64_t *freed);
-
-/* ---- Lanes -------------------------------------------------------------------- */
-
-enum { TILEWRIGHT_LANES = 8 };
-
-/* What the launches of a phase are enqueued on, by lane. */
-typedef struct {
-    void *streams[TILEWRIGHT_LANES]; /* the first is null: the call's own */
-    void *begin, *ended[TILEWRIGHT_LANES]; /* events */
-} tilewright_lanes;
-
-/* The lanes of the current context, made where there are none; null where none can be had. Whoever
- * has them holds the lock until the call's own stream waits for all others. */
-const tilewright_lanes *tilewright_lanes_of(void *context);
-void tilewright_lanes_lock(void);
-void tilewright_lanes_unlock(void);
 
 /* ---- Arenas ------------------------------------------------------------------- */
 

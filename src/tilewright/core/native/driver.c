@@ -16,9 +16,7 @@ static const char *const names[] = {
     "cuThreadExchangeStreamCaptureMode", "cuCtxGetId", "cuCtxGetDevice",
     "cuDeviceGetAttribute", "cuDeviceGetName", "cuDeviceTotalMem_v2",
     "cuModuleLoadData", "cuModuleUnload",      "cuModuleGetFunction",
-    "cuFuncSetAttribute", "cuGetErrorString",  "cuTensorMapEncodeTiled",
-    "cuStreamCreate",   "cuEventCreate",       "cuEventRecord",
-    "cuStreamWaitEvent"};
+    "cuFuncSetAttribute", "cuGetErrorString",  "cuTensorMapEncodeTiled"};
 
 /* Some drivers know no tensor maps, and no kernel that takes one. */
 enum { NAMES = sizeof names / sizeof *names, MOVE_MAP = 4, ENCODE_MAP = 23 };

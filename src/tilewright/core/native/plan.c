@@ -36,7 +36,6 @@ struct tilewright_plan {
     uint64_t zero_bytes, scratch_bytes;
     tilewright_repeat *repeats;
     unsigned repeat_count;
-    int has_lanes; /* whether some launches may run at once */
 };
 
 static size_t data_bytes(const tilewright_plan *it)
@@ -66,8 +65,6 @@ tilewright_plan *tilewright_plan_new(void *context, const tilewright_launch *lau
     it->patch_count = patch_count;
     it->zero_bytes = zero_bytes;
     it->scratch_bytes = scratch_bytes;
-    for (unsigned i = 0; i < launch_count; ++i)
-        it->has_lanes |= launches[i].lane != 0;
     it->launches = copied(launches, launch_count * sizeof *launches);
     it->patches = copied(patches, patch_count * sizeof *patches);
     it->map_of = copied(map_of, place_count * sizeof *map_of);
@@ -131,11 +128,14 @@ static void put_number(void *at, int type, double high, double low)
     }
 }
 
-static uint64_t address_of(const tilewright_call *call, int kind, uint64_t scratch)
+static uint64_t address_of(const tilewright_call *call, const tilewright_patch *one,
+                           uint64_t scratch)
 {
-    if (kind >= TILEWRIGHT_VECTOR)
-        return call->vectors[kind - TILEWRIGHT_VECTOR];
-    switch (kind) {
+    if (one->kind >= TILEWRIGHT_VECTOR)
+        return call->vectors[one->kind - TILEWRIGHT_VECTOR];
+    if (call->members != NULL && one->kind <= TILEWRIGHT_C)
+        return call->members[3 * one->member + one->kind];
+    switch (one->kind) {
     case TILEWRIGHT_A: return call->a;
     case TILEWRIGHT_B: return call->b;
     case TILEWRIGHT_C: return call->c;
@@ -159,14 +159,15 @@ static int patch(const tilewright_plan *it, const tilewright_call *call, uint64_
                        imaginary ? of->im_low : of->re_low);
             continue;
         }
-        const uint64_t address = address_of(call, one->kind, scratch) + (uint64_t)one->delta;
+        const uint64_t address = address_of(call, one, scratch) + (uint64_t)one->delta;
         const int map = it->map_of[one->place];
-        if (map < 0) {
+        if (map == TILEWRIGHT_NO_MAP) {
             memcpy(at, &address, sizeof address);
             continue;
         }
-        const int status = tilewright_driver.move_map(maps + (size_t)map * MAP_BYTES,
-                                                      (void *)(uintptr_t)address);
+        const int status = tilewright_driver.move_map(
+            map == TILEWRIGHT_MAP_HERE ? at : maps + (size_t)map * MAP_BYTES,
+            (void *)(uintptr_t)address);
         if (status)
             return status;
     }
@@ -175,14 +176,9 @@ static int patch(const tilewright_plan *it, const tilewright_call *call, uint64_
 
 /* ---- Starting ------------------------------------------------------------------- */
 
-static int launch_one(const tilewright_launch *one, void *stream, int may_be_early, void **pointers)
+static int launch_one(const tilewright_launch *one, void *stream, void **pointers)
 {
-    if (one->function == NULL) {
-        uint64_t memory;
-        memcpy(&memory, pointers[one->first], sizeof memory);
-        return tilewright_driver.clear(memory, 0, one->grid_x, stream);
-    }
-    const unsigned attributes = one->early && may_be_early ? 1u : 0u;
+    const unsigned attributes = one->early ? 1u : 0u;
     const tilewright_cu_config config = {
         one->grid_x, one->grid_y, one->grid_z, one->block_x, one->block_y, 1, one->shared_bytes,
         stream, attributes ? &early : NULL, attributes};
@@ -193,63 +189,7 @@ static int launch_in_order(const tilewright_plan *it, void *stream, void **point
 {
     int status = 0;
     for (unsigned i = 0; i < it->launch_count && status == 0; ++i)
-        status = launch_one(&it->launches[i], stream, 1, pointers);
-    return status;
-}
-
-/* Let the call's stream wait for the lanes that were begun, but for the first, which it is. */
-static int end_phase(const tilewright_lanes *lanes, void *stream, unsigned begun)
-{
-    int status = 0;
-    for (int lane = 1; lane < TILEWRIGHT_LANES; ++lane) {
-        if (!(begun >> lane & 1))
-            continue;
-        int failed = tilewright_driver.record(lanes->ended[lane], lanes->streams[lane]);
-        if (failed == 0)
-            failed = tilewright_driver.wait(stream, lanes->ended[lane], 0);
-        status = status ? status : failed;
-    }
-    return status;
-}
-
-static int launch_in_lanes(const tilewright_plan *it, void *stream, void **pointers,
-                           const tilewright_lanes *lanes)
-{
-    unsigned begun = 1; /* lanes on which a launch comes right behind another one */
-    int status = 0;
-    for (unsigned i = 0; i < it->launch_count && status == 0; ++i) {
-        const tilewright_launch *const one = &it->launches[i];
-        void *const on = one->lane ? lanes->streams[one->lane] : stream;
-        if (i > 0 && one->phase != it->launches[i - 1].phase) {
-            status = end_phase(lanes, stream, begun);
-            begun = 0;
-        }
-        if (status == 0 && (i == 0 || one->phase != it->launches[i - 1].phase))
-            status = tilewright_driver.record(lanes->begin, stream);
-        if (status == 0 && one->lane && !(begun >> one->lane & 1))
-            status = tilewright_driver.wait(on, lanes->begin, 0);
-        if (status)
-            break;
-        status = launch_one(one, on, (int)(begun >> one->lane & 1), pointers);
-        begun |= 1u << one->lane;
-    }
-    const int ended = end_phase(lanes, stream, begun);
-    return status ? status : ended;
-}
-
-static int launch_all(const tilewright_plan *it, void *stream, void **pointers)
-{
-    int capturing = 0, status;
-    if (!it->has_lanes)
-        return launch_in_order(it, stream, pointers);
-    status = tilewright_driver.capturing(stream, &capturing);
-    if (status)
-        return status;
-    tilewright_lanes_lock();
-    const tilewright_lanes *const lanes = capturing ? NULL : tilewright_lanes_of(it->context);
-    status = lanes == NULL ? launch_in_order(it, stream, pointers)
-                           : launch_in_lanes(it, stream, pointers, lanes);
-    tilewright_lanes_unlock();
+        status = launch_one(&it->launches[i], stream, pointers);
     return status;
 }
 
@@ -265,7 +205,7 @@ static int launch_copy(const tilewright_plan *it, const tilewright_call *call, u
         pointers[i] = it->map_of[i] < 0 ? places + (size_t)i * PLACE_BYTES
                                         : maps + (size_t)it->map_of[i] * MAP_BYTES;
     const int status = patch(it, call, scratch, maps, places);
-    return status ? status : launch_all(it, call->stream, pointers);
+    return status ? status : launch_in_order(it, call->stream, pointers);
 }
 
 /* The addresses of the product of a number: repeats count as digits do, the last one fastest. */

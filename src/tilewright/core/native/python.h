@@ -32,6 +32,8 @@ PyObject *PyUnicode_InternFromString(const char *text);
 const char *PyUnicode_AsUTF8AndSize(PyObject *text, intptr_t *size);
 intptr_t PyTuple_Size(PyObject *tuple);
 PyObject *PyTuple_GetItem(PyObject *tuple, intptr_t at); /* borrowed */
+PyObject *PyTuple_Pack(intptr_t count, ...);
+PyObject *PyBytes_FromStringAndSize(const char *bytes, intptr_t size);
 long long PyLong_AsLongLong(PyObject *number);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
 PyObject *PyLong_FromLong(long number);

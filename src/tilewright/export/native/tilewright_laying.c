@@ -114,7 +114,7 @@ static void put(layout *it, int64_t number)
 /* What is filled in at each call. */
 static void put_patched(layout *it, unsigned char kind, unsigned char type, int64_t delta)
 {
-    const tilewright_patch made = {it->place_count, kind, type, delta};
+    const tilewright_patch made = {it->place_count, kind, type, 0, delta};
     it->patches[it->patch_count++] = made;
     put(it, 0);
 }
@@ -275,7 +275,7 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
         /* It may begin before the first has ended; it waits by itself before it reads. */
         tilewright_launch *const behind = begin(into, second);
         *behind = (tilewright_launch){second, grid->second_x, 1, 1, by->reduction_threads, 1, 0,
-                                      here->begins_early ? 1u : 0u, made->first, made->count, 0, 0};
+                                      here->begins_early ? 1u : 0u, made->first, made->count};
     }
     return status;
 }

@@ -15,7 +15,7 @@ from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
-from tilewright.serve.batches import meets_itself
+from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.calls import Planned, start
 from tilewright.serve.gemm import Placed, strided, wanted_of
 from tilewright.serve.overlap import overlap

@@ -9,7 +9,7 @@ import pyopencl.array
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.opencl.device import OpenCLDevice
-from tilewright.serve.batches import meets_itself
+from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.overlap import overlap
 from tilewright.serve.repeated import find, may_be_known, remember

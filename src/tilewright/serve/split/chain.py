@@ -14,7 +14,6 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +23,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, ready
-from tilewright.serve.piece import Piece
+from tilewright.serve.rank_k.triangle import Piece
 from tilewright.serve.routes import MemorySpace
 from tilewright.serve.scratch import TOPS
 from tilewright.serve.split.decision import DECISION_WORDS, ROUTES
@@ -199,7 +198,7 @@ class Chain:
                     self._sides(), run_if, wanted,
                 )  # fmt: skip
                 step = multiply.step(self.live, work)
-                yield replace(step, launch=one.placed(step.launch))
+                yield step
 
     @property
     def _pieces(self) -> tuple[Piece, ...]:
@@ -211,7 +210,7 @@ class Chain:
             problem, call = one.of(self.problem, self.call)
             chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
             arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
-            launch = one.placed(chosen.launch(problem))
+            launch = chosen.launch(problem)
             yield Step(kernel, launch, (*arguments, decision))
 
     def steps(self, report: Any = None) -> list[Step]:

@@ -11,8 +11,9 @@ import numpy as np
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.piece import Piece
+from tilewright.serve.rank_k.triangle import Piece
 from tilewright.serve.realigned import copied, expected_ns, way_of
 from tilewright.serve.routes import Laid, MemorySpace, direct, lay_out
 from tilewright.serve.routes import Step as Launched
@@ -39,6 +40,7 @@ def split_steps(
     arithmetic: str,
     report: Any = None,
     blocks: Sequence[Piece] = (),
+    repeats: tuple[Repeat, ...] = (),
 ) -> Laid:
     """Return the launches of a product whose arithmetic the caller named, or left to the guard.
 
@@ -48,6 +50,8 @@ def split_steps(
         As of `routes.lay_out`; `why_ieee` knows no reason against it.
     blocks : sequence of Piece
         What is computed of the result; all of it without any.
+    repeats : tuple of Repeat
+        Of a batch: how the product is repeated, in elements.
     """
     if problem.precision.is_complex:
         blocks = [one.real() for one in blocks]
@@ -56,13 +60,19 @@ def split_steps(
         of = precision("tf32")
         problem, call = replace(problem, precision=of), replace(call, precision=of)
         made = [(kernel_of(live, one.source), one.launch, one.arguments) for one in first]
-        made += _plain_steps(live, problem, call, space, blocks)
-        return Laid(made, arithmetic, arithmetic, "accuracy is 'tf32'")
+        if repeats and not made:  # complex numbers are expanded one by one
+            laid = lay_out(live, problem, call, "", space, repeats=repeats)
+            made, repeats = list(laid.steps), laid.repeats
+        else:
+            made += _plain_steps(live, problem, call, space, blocks)
+        return Laid(made, arithmetic, arithmetic, "accuracy is 'tf32'", repeats=repeats)
     steps = Chain(live, space, problem, call, arithmetic, first, tuple(blocks)).steps(report)
     launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
     if arithmetic in SCHEMES:
-        return Laid(launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}")
-    return Laid(launches, arithmetic, arithmetic, guarded=True)
+        return Laid(
+            launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}", repeats=repeats
+        )
+    return Laid(launches, arithmetic, arithmetic, guarded=True, repeats=repeats)
 
 
 def _plain_steps(
@@ -75,7 +85,7 @@ def _plain_steps(
     made, call = copied(live, way, call, space)
     for one in blocks:
         kernel, launch, arguments = direct(live, *one.of(way.problem, call))
-        made.append((kernel, one.placed(launch), arguments))
+        made.append((kernel, launch, arguments))
     return made
 
 

@@ -35,6 +35,9 @@ STAGED_K = 2048
 # Operands that TMA brings leave the loop its registers whatever comes behind it.
 _ANY_K = 2**63 - 1
 
+# Parameters of blocks that stay, or share tiles.
+_SHARED_BY_BLOCKS = frozenset(("persistent", "stream_k", "tree_reduction"))
+
 # Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on tensor cores.
 _A_CYCLE = 128
 
@@ -106,6 +109,13 @@ class SimtAsync(Stencil):
         from tilewright.stencil.simt_async.batched import batch_configs
 
         return batch_configs(variant)
+
+    def grouped_config(self, config: Config, variant: Variant) -> Config | None:
+        """Return a config without what blocks share; None of operands that come in boxes."""
+        if config.get("tma", 0) or config.get("parallel_split_k", 0):
+            return None
+        values = {name: x for name, x in config.items() if name not in _SHARED_BY_BLOCKS}
+        return Config(self.name, {**values, "cluster_k": 1})
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""

@@ -25,7 +25,15 @@ from tilewright.dataclass import dataclass
 from tilewright.stencil.base import Call, TensorMap
 from tilewright.stencil.wgmma.arithmetic import WHOLE_RESULTS, Arithmetic
 
-__all__ = ["ACTIVATIONS", "Following", "Parts", "TensorCall", "arguments", "whole_call"]
+__all__ = [
+    "ACTIVATIONS",
+    "Following",
+    "Parts",
+    "TensorCall",
+    "arguments",
+    "operand_maps",
+    "whole_call",
+]
 
 # Bytes that the copy engine's addresses and strides are multiples of.
 ALIGNMENT = 16
@@ -176,6 +184,26 @@ def arguments(
             raise ValueError(f"{name} and the kernel's arithmetic do not go together; {wanted}")
     scalar = np.int32 if arithmetic.result in WHOLE_RESULTS else np.float32
     long = np.int64
+    k = 0 if call.alpha == 0 else call.k
+    a, b = operand_maps(call, arithmetic, config, k_fast)
+    c = call.c.memory + call.c.offset * arithmetic.result_bytes
+    return (
+        long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
+        c, long(call.c.ld), call.moduli or call.exponents_a, call.exponents_b, call.run_if,
+        np.int32(call.run_value), *(() if call.then is None else call.then.arguments()),
+    )  # fmt: skip
+
+
+def operand_maps(
+    call: TensorCall, arithmetic: Arithmetic, config: Mapping[str, Any], k_fast: tuple[bool, bool]
+) -> tuple[TensorMap, TensorMap]:
+    """Return the tensor maps of A and B.
+
+    Raises
+    ------
+    ValueError
+        If an operand is not aligned.
+    """
     # With nothing to sum the maps are never used, but have to be maps.
     k = 0 if call.alpha == 0 else call.k
     shares = config["cluster_n"], config["cluster_m"]
@@ -186,12 +214,7 @@ def arguments(
             "ab", (call.a, call.b), k_fast, sides, shares, strict=True
         )
     )
-    c = call.c.memory + call.c.offset * arithmetic.result_bytes
-    return (
-        long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
-        c, long(call.c.ld), call.moduli or call.exponents_a, call.exponents_b, call.run_if,
-        np.int32(call.run_value), *(() if call.then is None else call.then.arguments()),
-    )  # fmt: skip
+    return a, b
 
 
 def _map(

@@ -68,72 +68,7 @@
  * CONSUMER_REGISTERS and PRODUCER_REGISTERS of resources.py.  The dialect comes first.
  */
 
-#define ELEMENT_F16 1
-#define ELEMENT_BF16 2
-#define ELEMENT_TF32 3
-#define ELEMENT_S8 4
-#define ELEMENT_E4M3 5
-#define ELEMENT_E5M2 6
-#define OUTPUT_F32 1
-#define OUTPUT_F16 2
-#define OUTPUT_BF16 3
-#define OUTPUT_S32 4
-#define OUTPUT_RESIDUES 5
-
-/* Whether a launch is one that is wanted, by the word of its arguments; all blocks see the same. */
-#if OUTPUT == OUTPUT_RESIDUES
-#define IS_WANTED(run, run_value) ((int)blockIdx.z < (run))
-#else
-#define IS_WANTED(run, run_value) ((run) == (run_value))
-#endif
-
-/* A config need not name them. */
-#ifndef PARALLEL_SPLIT_K
-#define PARALLEL_SPLIT_K 0
-#endif
-#ifndef TMA
-#define TMA 1
-#endif
-
-/* With EARLY a launch may begin when the blocks of the one before it on the stream have ended, and
- * waits for what these wrote before it touches memory: barriers begin and maps come meanwhile.  To let
- * it begin sooner, as soon as all blocks run, took longer (H100, squares and layers of 16 bits). */
-
-/* Whether more follows the product than alpha and beta (epilogue.cuh). */
-#ifndef EPILOGUE
-#define EPILOGUE 0
-#endif
-
-/* With BATCHED blocks in z compute products of their own: a map has all matrices of an operand in
- * the place of parts, of which there is one, or one matrix that all products have. */
-#ifdef BATCHED
-#define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
-#define MATRIX_A ((int)blockIdx.z * many_a)
-#define MATRIX_B ((int)blockIdx.z * many_b)
-#define C_OF_BATCH(c) ((c) + (isize)blockIdx.z * step_c)
-#else
-#define BATCH_ARGUMENTS
-#define MATRIX_A 0
-#define MATRIX_B 0
-#define C_OF_BATCH(c) (c)
-#endif
-
-#define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
-/* Consumers that share a tile of C: all, or one where they ping-pong. */
-#define SHARERS (PINGPONG ? 1 : CONSUMERS)
-/* Threads of a warpgroup, the unit that the tensor cores are used by. */
-#define GROUP 128
-#define THREADS (GROUP * (CONSUMERS + 1))
-
-#include "wgmma/ptx.cuh"
-#include "wgmma/stages.cuh"
-#include "wgmma/tiles.cuh"
-#include "wgmma/produce.cuh"
-#include "wgmma/multiply.cuh"
-#include "wgmma/epilogue.cuh"
-#include "wgmma/store.cuh"
-#include "wgmma/residues.cuh"
-#include "wgmma/parallel_split_k.cuh"
+#include "wgmma/parts.cuh"
 
 #if TMA
 #define ARGUMENTS                                                                              \

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,12 +19,21 @@ from tilewright.stencil.base import (
     Resources,
     Source,
     Stencil,
+    TensorMap,
     Variant,
 )
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.source_files import read_source
+from tilewright.stencil.table import MAPS, PROBLEMS, Part, Table, grouped_source, row
+from tilewright.stencil.wgmma import small
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
-from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
+from tilewright.stencil.wgmma.call import (
+    ALIGNMENT,
+    TensorCall,
+    arguments,
+    operand_maps,
+    whole_call,
+)
 from tilewright.stencil.wgmma.constraints import constraints
 from tilewright.stencil.wgmma.parameters import parameters
 from tilewright.stencil.wgmma.resources import (
@@ -34,6 +45,7 @@ from tilewright.stencil.wgmma.resources import (
     sums,
     threads,
 )
+from tilewright.stencil.wgmma.small import is_small
 from tilewright.stencil.wgmma.starts import starts
 
 __all__ = ["Wgmma"]
@@ -138,6 +150,8 @@ class Wgmma(Stencil):
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
+        if is_small(config):
+            return small.resources(config, self.arithmetic(variant))
         take = config.integer
         ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
         held = sums(**{name: take(name) for name in _SUMS})
@@ -152,11 +166,15 @@ class Wgmma(Stencil):
 
         Of products in parts only: what an infinity loses of a sum is NaN, and others may have one.
         """
+        if is_small(config):
+            return False
         several = len(self.arithmetic(variant).products) > 1
         return several and compensates(**{name: config.integer(name) for name in _SUMS})
 
     def geometry(self, config: Config) -> Geometry:
         """Return tiles in one dimension, blocks of a cluster side by side."""
+        if is_small(config):
+            return small.geometry(config)
         take = config.integer
         sides = take("block_m"), take("block_n")
         split_k = None
@@ -195,15 +213,56 @@ class Wgmma(Stencil):
         self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
     ) -> tuple[Any, ...]:
         """Return the argument list with maps of all matrices of a batch."""
-        whole = whole_call(call)
+        whole, made_of = whole_call(call), self.arithmetic(variant)
         a, b = (
             replace(x, stride=step, count=batch if step else 1)
             for x, step in zip((whole.a, whole.b), steps[:2], strict=True)
         )
-        made = arguments(
-            replace(whole, a=a, b=b), self.arithmetic(variant), dict(config), variant.k_fast
-        )
+        whole = replace(whole, a=a, b=b)
+        if is_small(config):
+            return small.small_arguments(config, variant, made_of, whole, batch, steps)
+        made = arguments(whole, made_of, dict(config), variant.k_fast)
         return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
+
+    def grouped_config(self, config: Config, variant: Variant) -> Config | None:
+        """Return a config whose blocks are alone, and go; None where consumers take turns."""
+        made = self.arithmetic(variant)
+        plain = made.parts == 1 and not (made.scaled or made.routed or made.epilogue)
+        if not plain or is_small(config) or config.get("parallel_split_k", 0):
+            return None
+        if config.integer("pingpong") or not _by_tma(config):
+            return None
+        return Config(self.name, {**config, "cluster_m": 1, "cluster_n": 1, "multiprocessors": 0})
+
+    def grouped_source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
+        """Return the source of a `grouped_config`."""
+        one = self.source(config, variant, dialect, mode)
+        return grouped_source(one, "wgmma/kernel.cuh", "wgmma/grouped.cuh")
+
+    def grouped_arguments(
+        self, config: Config, variant: Variant, parts: Sequence[Part]
+    ) -> tuple[Any, ...]:
+        """Return scalars, and a table with a map of each operand that parts read."""
+        made, k_fast = self.arithmetic(variant), variant.k_fast
+        maps: dict[TensorMap, int] = {}
+        rows = []
+        for part in parts:
+            call = whole_call(part.whole)
+            at = [
+                maps.setdefault(one, len(maps)) for one in operand_maps(call, made, config, k_fast)
+            ]
+            k = 0 if call.alpha == 0 else call.k
+            tiles = math.prod(self.geometry(config).tiles(part.m, part.n))
+            rows += [
+                row(part.c.memory + part.c.offset * made.result_bytes, part.m, part.n),
+                row(None, part.c.ld, k | tiles << 32),
+                row(None, *at, part.row, part.column),
+            ]
+        scalar = np.int32 if made.result == "int32" else np.float32
+        table = Table(tuple(maps), rows, MAPS, 3 * PROBLEMS)
+        return scalar(call.alpha), scalar(call.beta), table
 
     def common_arguments(self, config: Config) -> bool:
         """Whether there are no tensor maps among them."""
@@ -242,7 +301,10 @@ class Wgmma(Stencil):
             raise ValueError(f"dialect={dialect!r} has no tensor cores; use portable")
         made = self.arithmetic(variant)
         numbers = [4 * p + q for p, q in made.products]
-        split = {name: config.integer(name) for name in ("consumers", "min_blocks")}
+        split = {
+            name: int(config.get(name, small.DEFINES.get(name.upper(), 1)))
+            for name in ("consumers", "min_blocks")
+        }
         split["tma"] = int(_by_tma(config))
         defines: dict[str, int | str] = {
             "ELEMENT": ELEMENTS[made.element],
@@ -265,7 +327,10 @@ class Wgmma(Stencil):
         if made.result == "residues":
             defines["BATCHED"] = 1
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
-        parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
+        kernel = "kernel"
+        if is_small(config):
+            kernel, defines = "small", defines | small.DEFINES | {"BATCHED": 1}
+        parts = ("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
         text = "\n".join(read_source(part) for part in parts)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES

@@ -12,7 +12,7 @@ from tilewright.backend import OutOfMemoryError
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve import host_blas
-from tilewright.serve.batches import arrange, meets_itself
+from tilewright.serve.batched.arrange import arrange, meets_itself
 from tilewright.serve.ordered import OrderedPlan
 from tilewright.serve.plan import WorkspaceError
 from tilewright.tuning.verify import error_bound

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import arithmetic_of, refuse_contract, with_accuracy
-from tilewright.serve.batches import shapes_of
+from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.gemm import (
     Request,
     adapter_of,
@@ -19,7 +19,7 @@ from tilewright.serve.gemm import (
     pairs,
 )
 from tilewright.serve.narrow_types import is_narrow
-from tilewright.serve.triangle import Triangle
+from tilewright.serve.rank_k.triangle import Triangle
 from tilewright.text import shown
 
 if TYPE_CHECKING:

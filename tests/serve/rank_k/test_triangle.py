@@ -1,16 +1,18 @@
 """Triangles cut into blocks."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.serve.triangle import Triangle, blocks_of
+from tilewright.serve.rank_k.triangle import Triangle, blocks_of
 
 
-@given(n=st.integers(1, 400), side=st.integers(1, 130), lower=st.booleans())
-def test_blocks_cover_a_triangle_once(n, side, lower):
+@settings(deadline=None, max_examples=40)
+@given(n=st.integers(1, 300), side=st.integers(1, 130), lower=st.booleans(), most=st.integers(0, 3))
+def test_blocks_cover_a_triangle_once(n, side, lower, most):
     seen = np.zeros((n, n), int)
-    blocks = blocks_of(n, side, lower)
+    blocks = blocks_of(n, side, lower, most * side)
+    assert not most or all(max(x.rows, x.columns) <= most * side for x in blocks)
     for x in blocks:
         seen[x.row : x.row + x.rows, x.column : x.column + x.columns] += 1
         assert x.rows > 0

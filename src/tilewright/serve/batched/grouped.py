@@ -1,0 +1,202 @@
+"""grouped_gemm(): products of matrices of different sizes in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.problem import Trans
+from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.gemm import gemm
+from tilewright.serve.overlap import overlap
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+
+__all__ = ["grouped_gemm", "may_overlap", "one_by_one", "refuse_overlaps", "span_of"]
+
+Place = tuple[Any, int, Any, Any, Any]
+"""Whose memory, the address in it, shape, strides in bytes, and dtype."""
+
+
+def grouped_gemm(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    c: Sequence[Any] | None = None,
+    *,
+    alpha: complex = 1,
+    beta: complex = 0,
+    trans_a: str | Trans = "N",
+    trans_b: str | Trans = "N",
+    accuracy: str = "ieee",
+    out_dtype: Any = None,
+    device: str | LiveDevice | None = None,
+) -> list[Any]:
+    """Return alpha op(a[i]) op(b[i]) + beta c[i] for each i: products of any sizes, as a list.
+
+    On a CUDA device one launch computes up to 128 products of CuPy's arrays or PyTorch's, where a
+    kernel for groups takes them; all others are calls of `tilewright.gemm`, one after the other.
+
+    Parameters
+    ----------
+    a, b : sequence of array
+        As many matrices each, of one kind, one device and one dtype, as `tilewright.gemm` takes
+        them.  op(a[i]) is m x k and op(b[i]) k x n, of sizes that no other product need have.
+    c : sequence of array, optional
+        The results, changed in place and returned.  Without it they are new arrays.
+    alpha, beta, trans_a, trans_b, accuracy, out_dtype, device
+        As of `tilewright.gemm`, the same for all products.
+
+    Returns
+    -------
+    list of array
+        `c`'s arrays, or new ones.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; the message names it.  Nothing was computed.
+    TypeError
+        If `a`, `b` and `c` are not arrays of one kind.
+    BackendError
+        If the device refuses to compile or to run a kernel.
+
+    Notes
+    -----
+    The contract is `tilewright.gemm`'s.  No c[i] may overlap another one, or any a[j] or b[j];
+    operands may be in several products.
+    """
+    lists = _lists(a, b, c)
+    if not lists[0]:
+        return []
+    options = {
+        "alpha": alpha, "beta": beta, "trans_a": trans_a, "trans_b": trans_b,
+        "accuracy": accuracy, "out_dtype": out_dtype, "device": device,
+    }  # fmt: skip
+    if accuracy == "ieee" and device is None:
+        from tilewright.serve.batched.members import in_one_launch
+
+        made = in_one_launch(*lists, **options)
+        if made is not None:
+            return made
+    return one_by_one(*lists, **options)
+
+
+def one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list[Any]:
+    """Return the products by calls of `tilewright.gemm`, once all arrays go together."""
+    ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
+    for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
+        _check(at, (x, y, z), ops, a[0])
+    refuse_overlaps(a, b, c)
+    return [gemm(x, y, z, **options) for x, y, z in zip(a, b, c, strict=True)]
+
+
+def _lists(a: Any, b: Any, c: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return as many arrays of each, None for results that are to be made."""
+    made: list[list[Any]] = []
+    for name, given in (("a", a), ("b", b), ("c", c)):
+        if given is None and name == "c":
+            made.append([None] * len(made[0]))
+        elif isinstance(given, list | tuple):
+            made.append(list(given))
+        else:
+            raise TypeError(f"{name} is a {type(given).__name__}; give a list of matrices")
+        if len(made[-1]) != len(made[0]):
+            raise ValueError(
+                f"len({name})={len(made[-1])} but len(a)={len(made[0])}; give one for each product"
+            )
+    return made[0], made[1], made[2]
+
+
+def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: Any) -> None:
+    """Refuse matrices that are no product, by the numbers that they have in their lists."""
+    for name, x in zip("abc", of, strict=True):
+        if x is None:
+            if name != "c":
+                raise TypeError(f"{name}[{at}] is None; give an array")
+            continue
+        if len(getattr(x, "shape", ())) != 2:
+            shape = tuple(getattr(x, "shape", ()))
+            raise ValueError(f"{name}[{at}].shape={shape} is not a matrix; give two dimensions")
+        if type(x) is not type(first):
+            raise TypeError(
+                f"{name}[{at}] is a {type(x).__name__} but a[0] is a {type(first).__name__};"
+                " give arrays of one kind"
+            )
+    if of[0].dtype != first.dtype:
+        raise ValueError(f"a[{at}].dtype={of[0].dtype} but a[0].dtype={first.dtype}; give one type")
+    try:
+        shapes_of(*of, *ops)
+    except ValueError as error:
+        raise ValueError(f"product {at}: {error}") from None
+
+
+def refuse_overlaps(a: list[Any], b: list[Any], c: list[Any]) -> None:
+    """Refuse a result that shares memory with another one, or with any operand."""
+    places = [[_place(x) for x in some] for some in (a, b, c)]
+    spans = np.array(
+        [[span_of(one) for one in some] for some in places], np.uint64
+    ).transpose(1, 0, 2)  # fmt: skip
+    if not may_overlap(spans[..., 0], spans[..., 1]):
+        return
+    for at, mine in enumerate(places[2]):
+        if mine is None:
+            continue
+        for name, some in zip("abc", places, strict=True):
+            for other, one in enumerate(some):
+                if one is None or (name, other) == ("c", at) or mine[0] != one[0]:
+                    continue
+                if overlap(mine[1:], one[1:]):
+                    raise ValueError(
+                        f"c[{at}] overlaps {name}[{other}]; give c[{at}] memory of its own"
+                    )
+
+
+def may_overlap(first: Any, end: Any) -> bool:
+    """Whether the last column's spans may share memory with any others.
+
+    Parameters
+    ----------
+    first, end : NDArray
+        Addresses, a row a product: of a, b and c.
+    """
+    order = np.argsort(first, axis=None, kind="stable")
+    low, high = first.ravel()[order], end.ravel()[order]
+    writes = order % first.shape[1] == first.shape[1] - 1
+    # The furthest end of all spans that begin before, and of those that are written.
+    every = np.maximum.accumulate(high)[:-1]
+    written = np.maximum.accumulate(np.where(writes, high, 0))[:-1]
+    meets = np.where(writes[1:], every, written) > low[1:]
+    return bool((meets & (high[1:] > low[1:])).any())
+
+
+def _place(x: Any) -> Place | None:
+    """Return where an array's memory is; None where nobody knows."""
+    x = getattr(x, "words", x)  # of double-double
+    if x is None:
+        return None
+    if isinstance(x, np.ndarray):
+        return 0, x.ctypes.data, x.shape, x.strides, f"V{x.itemsize}"
+    if hasattr(x, "base_data"):  # pyopencl's
+        return x.base_data.int_ptr, x.offset, x.shape, x.strides, f"V{x.dtype.itemsize}"
+    if hasattr(x, "data_ptr"):
+        size = x.element_size()
+        steps = tuple(step * size for step in x.stride())
+        return str(x.device), x.data_ptr(), tuple(x.shape), steps, f"V{size}"
+    if hasattr(x, "__cuda_array_interface__"):
+        about, size = x.__cuda_array_interface__, x.dtype.itemsize
+        return "cuda", about["data"][0], x.shape, x.strides, f"V{size}"
+    return None
+
+
+def span_of(place: Place | None) -> tuple[int, int]:
+    """Return the addresses of the first byte and of the one behind the last."""
+    if place is None or 0 in place[2]:
+        return 0, 0
+    low = high = int(place[1])
+    for size, step in zip(place[2], place[3], strict=True):
+        reach = step * (size - 1)
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    return low, high + np.dtype(place[4]).itemsize

@@ -1,0 +1,431 @@
+"""Groups on a CUDA device: plans of many products, looked up by what their arrays look like.
+
+::
+
+    arrays  ->  layouts, addresses  ->  prepared: plans of up to 128 problems each  ->  started
+                                             |
+                                             +--  what no kernel for groups takes: gemm, one by one
+
+A plan is of one variant; problems with more tiles than most are cut along n into several of its
+table (prelude/grouped.h), so that few of a launch's blocks have nothing to do.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import GemmCall, Operand
+from tilewright.backend.cuda.device import device_at
+from tilewright.dataclass import dataclass
+from tilewright.portfolio import choose
+from tilewright.portfolio.find import generation
+from tilewright.precision import Precision, dtype_of, precision_of
+from tilewright.problem import Problem, Trans
+from tilewright.serve import warm
+from tilewright.serve.arenas import enqueue
+from tilewright.serve.arrays.device import View
+from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
+from tilewright.serve.batched.one_launch import group_step
+from tilewright.serve.calls import keep, kept
+from tilewright.serve.gemm import Placed, Request, check_scalars, column_major_call, strided
+from tilewright.serve.kernels import ready_for_group
+from tilewright.serve.narrow import scalars_of
+from tilewright.serve.narrow_types import is_narrow, results_of, short_precision, type_name
+from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of, member
+from tilewright.stencil import Variant
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
+from tilewright.stencil.table import MAPS, PROBLEMS, Part
+from tilewright.timeline import span
+
+__all__ = ["in_one_launch"]
+
+# Sizes and leading dimensions in a table are 32-bit integers, and so are numbers of tiles.
+_MOST = 2**31
+
+# A problem is cut where it has so many times the tiles of the mean of its launch.
+_UNEVEN = 2
+
+# Of a group: verified distances between its arrays that are kept.
+_APART = 8
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A plan, the numbers of its problems in the group, and whether the kernels' A is b."""
+
+    plan: Plan
+    numbers: NDArray[np.intp]
+    exchanged: bool
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """How groups of some layouts are computed.
+
+    Parameters
+    ----------
+    launches : tuple of _Launched
+        Plans.
+    rest : tuple of int
+        Numbers of the products that are computed one by one.
+    extents : NDArray
+        Bytes of each array, from the first element to the end of the last; a row a product.
+    apart : list of bytes
+        Distances between all arrays at which none overlap, the newest last.
+    precision : Precision
+        Of all.
+    ordinal : int
+        CUDA's number of the device.
+    shapes : list of tuple
+        Of the results.
+    keep : tuple
+        Types, by whose addresses groups are looked up.
+    """
+
+    launches: tuple[_Launched, ...]
+    rest: tuple[int, ...]
+    extents: NDArray[np.uint64]
+    apart: list[bytes]
+    precision: Precision
+    ordinal: int
+    shapes: list[tuple[int, int]]
+    keep: tuple[Any, ...]
+
+
+def in_one_launch(
+    a: list[Any], b: list[Any], c: list[Any], *, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
+    **options: Any,
+) -> list[Any] | None:  # fmt: skip
+    """Return the products of arrays on a CUDA device; None where that takes one call a product.
+
+    Parameters
+    ----------
+    a, b, c : list
+        As many of each; c's may be None.
+    alpha, beta, trans_a, trans_b
+        As of `tilewright.gemm`.
+    options
+        The rest of what `one_by_one` takes.
+    """
+    library = _library(a[0])
+    if library is None:
+        return None
+    asked, is_new = options["out_dtype"], c[0] is None
+    ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
+    seen = warm.looks_at_all and warm.looks_at_all[0](*a, *b, *(() if is_new else c))
+    key = prepared = None
+    if seen:
+        kinds = _kind_of(alpha), _kind_of(beta)
+        key = "group", library.__name__, seen[0], is_new, ops, asked, kinds, generation()
+        prepared = kept(key)
+    if prepared is None:
+        prepared = _looked_up(library, (a, b, c), ops, alpha, beta, asked)
+        if prepared is None:
+            return None
+        if key is not None:
+            keep(key, prepared)
+    if not prepared.launches:
+        return None
+    scalars = _scalars(alpha, beta, prepared.precision, c[0])
+    results = _new_results(library, a[0], prepared) if is_new else c
+    addresses = _addresses(library, (a, b, results), None if is_new else seen)
+    if not is_new and not _are_apart(prepared, addresses):
+        refuse_overlaps(a, b, c)
+        prepared.apart.append(_distances(addresses))
+        del prepared.apart[:-_APART]
+    live, stream = device_at(prepared.ordinal), library.stream_of(prepared.ordinal)
+    for one in prepared.launches:
+        members = addresses[one.numbers]
+        if one.exchanged:
+            members = members[:, [1, 0, 2]]
+        native = call_of(0, 0, 0, *scalars, stream, members=members)
+        enqueue(live, one.plan, native, stream, library.memory)
+    if prepared.rest:
+        few = [[some[at] for at in prepared.rest] for some in (a, b, results)]
+        one_by_one(
+            *few, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b,
+            **(options | {"out_dtype": None}),
+        )  # fmt: skip
+    return results
+
+
+def _kind_of(value: Any) -> tuple[type, bool, bool]:
+    """Return what plans depend on of a scalar."""
+    return type(value), value == 0, complex(value).imag != 0
+
+
+# -- what there is to see ----------------------------------------------------------------
+
+
+def _library(x: Any) -> Any:
+    """Return the adapter of an array's library; None of arrays that take a closer look."""
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None and type(x) is cupy.ndarray:
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy
+    if torch is not None and type(x) is torch.Tensor and x.is_cuda:
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch
+    return None
+
+
+def _views(library: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any] | None:
+    """Return what there is to know of each product's arrays; None where one is unusual."""
+    see = getattr(library, "narrow_view", None) or partial(library.view, "a")
+    kind, first = type(a[0]), a[0].dtype
+    has_c = c[0] is not None
+    found = []
+    for some in zip(a, b, c, strict=True):
+        given = some if has_c else some[:2]
+        if any(type(x) is not kind for x in given) or (some[2] is not None) != has_c:
+            return None
+        if (
+            some[0].dtype != first
+            or some[1].dtype != first
+            or (has_c and c[0].dtype != some[2].dtype)
+        ):
+            return None
+        views = tuple(map(see, given))
+        if any(
+            x is None
+            or len(x.shape) != 2
+            or x.conjugated
+            or getattr(x.array, "requires_grad", False)
+            for x in views
+        ):
+            return None
+        found.append(views if has_c else (*views, None))
+    if any(x.ordinal != found[0][0].ordinal for one in found for x in one if x is not None):
+        return None
+    return found
+
+
+def _precision(a: Any, c: Any, asked: Any) -> Precision | None:
+    """Return the precision of a group; None where `gemm` has to say what is wrong."""
+    if is_narrow(a):
+        kind = type_name(a.dtype)
+        able = results_of(kind)
+        out = able[0] if asked is None else type_name(asked)
+        if c is not None:
+            out = type_name(c.dtype)
+        return short_precision(kind, out) if out in able and (c is None or asked is None) else None
+    try:
+        of = precision_of(np.dtype(type_name(a.dtype)))
+    except (TypeError, ValueError):
+        return None
+    return of if asked is None and (c is None or c.dtype == a.dtype) else None
+
+
+def _scalars(alpha: Any, beta: Any, of: Precision, c: Any) -> tuple[Any, Any]:
+    """Return scalars as kernels take them."""
+    if of.is_short:
+        return scalars_of(alpha, beta, c, whole=of.is_whole)
+    check_scalars(alpha, beta, of, c)
+    return alpha, beta
+
+
+def _looked_up(
+    library: Any, lists: tuple[list[Any], ...], ops: tuple[Trans, Trans], alpha: Any, beta: Any,
+    asked: Any,
+) -> _Prepared | None:  # fmt: skip
+    """Return how a group is computed, by a closer look; None where `gemm` has to look."""
+    a, b, c = lists
+    views = _views(library, a, b, c)
+    of = _precision(a[0], c[0], asked)
+    if views is None or of is None:
+        return None
+    return _prepared(views, ops, of, _scalars(alpha, beta, of, c[0]))
+
+
+def _new_results(library: Any, like: Any, prepared: _Prepared) -> list[Any]:
+    of, dtype = prepared.precision, like.dtype
+    if of.is_short:
+        torch = sys.modules.get("torch")
+        named = getattr(torch, of.result_name, None) if hasattr(like, "data_ptr") else None
+        dtype = named or dtype_of(of.result_name)
+    view = View(like, 0, (), (), np.dtype("u1"), prepared.ordinal)
+    return [library.new(view, shape, dtype).array for shape in prepared.shapes]
+
+
+def _addresses(library: Any, lists: tuple[list[Any], ...], seen: Any) -> NDArray[np.uint64]:
+    """Return the addresses of all arrays, a row a product."""
+    if seen is None and warm.looks_at_all:
+        seen = warm.looks_at_all[0](*lists[0], *lists[1], *lists[2])
+    if seen:
+        return np.frombuffer(seen[1], np.uint64).reshape(3, -1).T
+    see = getattr(library, "narrow_view", None) or partial(library.view, "a")
+    return np.array([[see(x).address for x in some] for some in lists], np.uint64).T
+
+
+def _are_apart(prepared: _Prepared, addresses: NDArray[np.uint64]) -> bool:
+    """Whether no result shares memory with another array."""
+    return not may_overlap(addresses, addresses + prepared.extents) or (
+        _distances(addresses) in prepared.apart
+    )
+
+
+def _distances(addresses: NDArray[np.uint64]) -> bytes:
+    return bytes(addresses - addresses.min())
+
+
+# -- how they are computed ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A product of a group as kernels see it, by its number."""
+
+    number: int
+    problem: Problem
+    call: GemmCall
+    exchanged: bool
+    aligned: bool
+
+
+def _prepared(
+    views: list[Any], ops: tuple[Trans, Trans], of: Precision, scalars: tuple[Any, Any]
+) -> _Prepared | None:
+    """Return how a group is computed; None where `gemm` has to say what is wrong."""
+    extents = np.zeros((len(views), 3), np.uint64)
+    kinds: dict[Any, list[_Member]] = {}
+    for number, some in enumerate(views):
+        try:
+            shapes_of(some[0], some[1], some[2], *ops)
+        except ValueError as error:
+            raise ValueError(f"product {number}: {error}") from None
+        one = _member(number, some, ops, of, scalars)
+        if one is None:
+            return None
+        extents[number, : 2 + (some[2] is not None)] = [x.extent for x in some if x is not None]
+        kinds.setdefault((Variant.of(one.problem), one.exchanged, one.aligned), []).append(one)
+    launches, rest = list[_Launched](), list[int]()
+    live = device_at(views[0][0].ordinal)
+    with span("lay out"):
+        for members in kinds.values():
+            # Without a result nothing is computed; a launch has no blocks for it.
+            some = [one for one in members if one.problem.m and one.problem.n]
+            some.sort(key=lambda one: -one.problem.k)
+            most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
+            each = -(-len(some) // max(1, -(-len(some) // most)))
+            for at in range(0, len(some), max(1, each)):
+                chunk = some[at : at + each]
+                plan = _plan(live, chunk)
+                if plan is None:
+                    rest += [one.number for one in chunk]
+                else:
+                    numbers = np.array([one.number for one in chunk], np.intp)
+                    launches.append(_Launched(plan, numbers, chunk[0].exchanged))
+    first = views[0]
+    down, right = ops[0].transposed, not ops[1].transposed
+    return _Prepared(
+        tuple(launches), tuple(sorted(rest)), extents, [], of, first[0].ordinal,
+        [(x.shape[down], y.shape[right]) for x, y, _ in views],
+        tuple(x.array.dtype for x in first if x is not None),
+    )  # fmt: skip
+
+
+def _member(
+    number: int, views: Any, ops: tuple[Trans, Trans], of: Precision, scalars: tuple[Any, Any]
+) -> _Member | None:
+    """Return a product with made-up scalars; None of one that BLAS could not take."""
+    placed: list[Placed] = []
+    for x in views:
+        if x is None:
+            m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
+            placed.append((Operand(0, 0, max(1, n)), True))
+            continue
+        layout = strided(x.shape, x.strides, x.dtype.itemsize)
+        if layout is None or x.address % x.dtype.itemsize:
+            return None
+        placed.append((Operand(x.address, 0, layout[1]), layout[0]))
+    m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
+    k = views[0].shape[not ops[0].transposed]
+    real = not any(complex(x).imag for x in scalars)
+    alpha, beta = _made_up(of, real=real)
+    request = Request(
+        of, int(m), int(n), int(k), alpha if scalars[0] != 0 else 0, beta, *ops, *views
+    )
+    problem, call, exchanged = column_major_call(request, (placed[0], placed[1], placed[2]))
+    if max(m, n, k) >= _MOST:
+        return None
+    size = of.element_bytes
+    aligned = all(
+        x.memory % CHUNK_BYTES == 0 and x.ld * size % CHUNK_BYTES == 0 for x in (call.a, call.b)
+    )
+    return _Member(number, problem, call, exchanged, aligned)
+
+
+def _made_up(of: Precision, *, real: bool) -> tuple[Any, Any]:
+    """Return the scalars that plans are laid out with."""
+    if of.is_whole:
+        return int(ALPHA.real), int(BETA.real)
+    return (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
+
+
+def _plan(live: Any, members: Sequence[_Member]) -> Plan | None:
+    """Return the launch of some products of a variant; None where calls of one take less time."""
+    problems = [one.problem for one in members]
+    aligned = members[0].aligned
+    found = ready_for_group(live, problems, aligned)
+    if found is None:
+        return None
+    chosen, kernel = found
+    alone = [choose(live, one, aligned).ns for one in problems]
+    if chosen.ns is not None and None not in alone and sum(alone) < chosen.ns:  # type: ignore[arg-type]
+        return None
+    begins = 0 if aligned else problems[0].precision.element_bytes
+    tile = chosen.geometry.tile_m, chosen.geometry.tile_n
+    parts = list(_parts(members, begins, tile))
+    space = Space()
+    step = group_step(chosen, kernel, problems[0], parts)
+    return Plan(live, [step], space, (begins, begins), "group", is_group=True)
+
+
+def _parts(members: Sequence[_Member], begins: int, tile: tuple[int, int]) -> Iterator[Part]:
+    """Yield the problems of a launch: the products, large ones in several parts."""
+    tiles = [(-(-one.problem.m // tile[0]), -(-one.problem.n // tile[1])) for one in members]
+    for at, (one, pieces) in enumerate(zip(members, _pieces(tiles), strict=True)):
+        call = replace(
+            one.call,
+            a=replace(one.call.a, memory=member(A, at) + begins),
+            b=replace(one.call.b, memory=member(B, at) + begins),
+            c=replace(one.call.c, memory=member(C, at)),
+        )
+        m, n = one.problem.m, one.problem.n
+        wide = -(-tiles[at][1] // pieces) * tile[1]
+        for column in range(0, n, wide):
+            c = replace(call.c, offset=column * call.c.ld)
+            yield Part(call, m, min(wide, n - column), c, 0, column)
+
+
+def _pieces(tiles: Sequence[tuple[int, int]]) -> list[int]:
+    """Return into how many parts along n each of some products is cut.
+
+    Parameters
+    ----------
+    tiles : sequence of tuple
+        Of each, down and across.
+    """
+    pieces = [1] * len(tiles)
+    total = sum(map(math.prod, tiles))
+
+    def each(at: int) -> int:
+        return tiles[at][0] * -(-tiles[at][1] // pieces[at])
+
+    for _ in range(PROBLEMS - len(tiles)):
+        longest = max(range(len(tiles)), key=each)
+        if each(longest) <= _UNEVEN * total / sum(pieces) or pieces[longest] >= tiles[longest][1]:
+            break
+        pieces[longest] += 1
+    return pieces

@@ -1,0 +1,132 @@
+"""A kernel's last argument that is a table by value: of products of a group (prelude/grouped.h).
+
+::
+
+    | tensor maps, 128 bytes each | rows of 16 bytes: an address and two ints, or two longs, ... |
+
+A launch brings its arguments along, so that a table takes no memory, no copy that somebody waits
+for, and none of what a captured graph must keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tilewright.dataclass import dataclass
+from tilewright.stencil.source_files import read_source
+
+if TYPE_CHECKING:
+    from tilewright.stencil.base import Call, Matrix, Source, TensorMap
+
+__all__ = [
+    "MAPS",
+    "MAP_BYTES",
+    "PROBLEMS",
+    "ROW_BYTES",
+    "Part",
+    "Row",
+    "Table",
+    "grouped_source",
+    "row",
+]
+
+PROBLEMS, MAPS = 128, 128
+"""Of a launch at most: as much as its table has room for.
+
+With them the arguments of most kernels take 8 KB, those of tensor cores, which have maps, 22 KB;
+from compute capability 7.0 and CUDA 12.1 on a launch takes 32 KB.
+"""
+
+MAP_BYTES, ROW_BYTES = 128, 16
+
+Row = tuple[Any, bytes]
+"""An address and eight bytes behind it; or None, and sixteen."""
+
+
+def row(address: Any, *numbers: int) -> Row:
+    """Return a row: an address, or None, and numbers that fill it up, all of one size."""
+    size = (ROW_BYTES if address is None else ROW_BYTES // 2) // len(numbers)
+    return address, b"".join(int(x).to_bytes(size, "little", signed=True) for x in numbers)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A problem of a group: a product, or a part of one.
+
+    Parameters
+    ----------
+    whole : Call
+        The product whose operands it reads.
+    m, n : int
+        Its own size.
+    c : Matrix
+        Where it goes.
+    row, column : int
+        Of the whole result: where it begins, in rows of op(A) and columns of op(B).
+    """
+
+    whole: Call
+    m: int
+    n: int
+    c: Matrix
+    row: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Maps and rows of a launch's problems, without those that fill the table up.
+
+    Parameters
+    ----------
+    maps : sequence of TensorMap
+        At most `map_room`.
+    rows : sequence of Row
+        As many for each problem.
+    map_room, row_room : int
+        How many the kernel's table has.
+    """
+
+    maps: Sequence[TensorMap]
+    rows: Sequence[Row]
+    map_room: int
+    row_room: int
+
+    def pieces(self) -> Iterator[TensorMap | Row]:
+        """Yield all of it in order, with what fills it up."""
+        nothing = None, bytes(ROW_BYTES)
+        yield from self.maps
+        for _ in range((self.map_room - len(self.maps)) * (MAP_BYTES // ROW_BYTES)):
+            yield nothing
+        yield from self.rows
+        for _ in range(self.row_room - len(self.rows)):
+            yield nothing
+
+    def raw(self, address: Callable[[Any], int], encoded: Callable[[TensorMap], bytes]) -> bytes:
+        """Return its bytes, given what makes numbers of addresses and bytes of maps."""
+        made = []
+        for piece in self.pieces():
+            if not isinstance(piece, tuple):
+                made.append(encoded(piece))
+            else:
+                first = b"" if piece[0] is None else address(piece[0]).to_bytes(8, "little")
+                made.append(first + piece[1])
+        return b"".join(made)
+
+
+def grouped_source(source: Source, old: str, new: str) -> Source:
+    """Return a kernel for groups: a part of its text is another file, and it has a last argument.
+
+    Parameters
+    ----------
+    source : Source
+        Of one product.
+    old, new : str
+        Files; the second stands in the place of the first.
+    """
+    text = source.text.replace(read_source(old), read_source(new))
+    return replace(
+        source, text=text, defines={**source.defines, "PROBLEMS": PROBLEMS, "MAPS": MAPS}
+    )

@@ -1,0 +1,52 @@
+/* Products of sizes of their own in one launch, as prelude/grouped.h has it: a block computes one
+ * tile of the problem that is its place in z, as kernel.cuh's do, and goes. */
+
+#include "wgmma/parts.cuh"
+
+/* `Table` of stencil/table.py: tensor maps, then rows of 16 bytes. */
+struct problem {
+    output *c;
+    int m, n;
+    isize ldc;
+    int k, tiles;
+    int map_a, map_b; /* which maps, and where in them the operands begin */
+    int i0, j0;
+};
+struct group {
+    tensor_map maps[MAPS];
+    problem of[PROBLEMS];
+};
+
+KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(scalar alpha, scalar beta,
+                                                       const GRID_CONSTANT group problems)
+{
+    const problem *const mine = &problems.of[blockIdx.z];
+    if (BLOCK_ID >= (unsigned int)mine->tiles)
+        return;
+    const tensor_map *const a = &problems.maps[mine->map_a], *const b = &problems.maps[mine->map_b];
+    const shared_at arena = shared_memory();
+    if (THREAD_ID == 0) {
+        expect_map(a);
+        expect_map(b);
+        begin_barriers(arena);
+    }
+    BARRIER();
+    const isize m = mine->m, n = mine->n;
+    const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((mine->k + BLOCK_K - 1) / BLOCK_K);
+    const tile to = tile_at(m, n, BLOCK_ID, 0);
+    ring at = {0, 0};
+    if (THREAD_ID / GROUP == CONSUMERS) {
+        give_registers();
+        const tile from = {to.i0 + mine->i0, to.j0 + mine->j0};
+        if (THREAD_ID % GROUP == 0)
+            bring_tile(a, b, 0, 0, arena, &at, from, 0, steps);
+    } else {
+        take_registers();
+        const bool aligned =
+            (ADDRESS(mine->c) | (unsigned long long)mine->ldc * OUTPUT_BYTES) % 8 == 0;
+        const result c = {mine->c, mine->ldc, m, n, alpha, beta, 0, 0, aligned, {}};
+        accumulator sum[SUMS_OF_THREAD];
+        multiply_tile(sum, arena, &at, 0, steps);
+        store_tile(c, to, sum);
+    }
+}

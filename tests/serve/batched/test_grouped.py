@@ -1,0 +1,88 @@
+"""Groups of products of different sizes, beside NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.serve.batched.grouped import may_overlap
+
+sides = st.integers(0, 40)
+
+
+def integers(rng, shape, dtype):
+    found = rng.integers(-3, 4, shape).astype(dtype)
+    return found + 1j * rng.integers(-3, 4, shape) if found.dtype.kind == "c" else found
+
+
+def operated(x, letter):
+    return {"N": x, "T": x.T, "C": x.conj().T}[letter]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.data())
+@pytest.mark.parametrize("device", [None, "opencl"])
+def test_a_group_is_its_products(device, data):
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    dtype = draw(st.sampled_from(["f4", "f8", "c8", "c16"]))
+    ops = draw(st.text("NTC", min_size=2, max_size=2))
+    alpha, beta = draw(st.sampled_from([1, 0, -2])), draw(st.sampled_from([0, 1, 2]))
+    a, b, c, rights = [], [], [], []
+    for m, n, k in draw(st.lists(st.tuples(sides, sides, sides), min_size=1, max_size=5)):
+        a.append(integers(rng, (m, k) if ops[0] == "N" else (k, m), dtype))
+        b.append(integers(rng, (k, n) if ops[1] == "N" else (n, k), dtype))
+        old = integers(rng, (m, n), dtype)
+        rights.append(alpha * (operated(a[-1], ops[0]) @ operated(b[-1], ops[1])) + beta * old)
+        c.append(old if beta else old * np.nan)
+    options = {"alpha": alpha, "trans_a": ops[0], "trans_b": ops[1], "device": device}
+    found = tw.grouped_gemm(a, b, c, beta=beta, **options)
+    assert all(x is y for x, y in zip(found, c, strict=True))
+    for x, right in zip(found, rights, strict=True):
+        np.testing.assert_array_equal(x, right)
+    if not beta:
+        for x, right in zip(tw.grouped_gemm(a, b, **options), rights, strict=True):
+            np.testing.assert_array_equal(x, right)
+
+
+def test_nothing_is_computed_of_a_group_that_is_no_product():
+    x, c = np.ones((3, 3)), [np.zeros((3, 3)) for _ in range(2)]
+    for a, b, error, said in (
+        ([x, x], [x, np.ones((4, 3))], ValueError, r"product 1: b\.shape"),
+        ([x, x], [x], ValueError, r"len\(b\)=1 but len\(a\)=2"),
+        ([x, x.astype("f4")], [x, x.astype("f4")], ValueError, r"a\[1\]\.dtype"),
+        ([x, None], [x, x], TypeError, r"a\[1\] is None"),
+        ([x, x[0]], [x, x], ValueError, r"a\[1\]\.shape=\(3,\) is not a matrix"),
+        (x, [x, x], TypeError, "a is a ndarray; give a list"),
+    ):
+        with pytest.raises(error, match=said):
+            tw.grouped_gemm(a, b, c)
+    assert not np.any(c)
+    assert tw.grouped_gemm([], []) == []
+
+
+def test_results_that_share_memory_are_refused():
+    x, whole = np.ones((4, 4)), np.zeros((8, 8))
+    tw.grouped_gemm([x, x], [x, x], [whole[:4, :4], whole[:4, 4:]])  # between each other
+    assert (whole[:4] == 4).all()
+    with pytest.raises(ValueError, match=r"c\[0\] overlaps c\[1\]"):
+        tw.grouped_gemm([x, x], [x, x], [whole[:4, :4], whole[3:7, 3:7]])
+    with pytest.raises(ValueError, match=r"c\[1\] overlaps b\[0\]"):
+        tw.grouped_gemm([x + 1, x + 1], [x, x + 1], [whole[:4, :4], x])
+
+
+@given(st.lists(st.tuples(*[st.tuples(st.integers(1, 60), st.integers(0, 9))] * 3), min_size=1))
+def test_spans_that_meet_are_found(rows):
+    first = np.array([[at for at, _ in row] for row in rows], np.uint64)
+    end = np.array([[at + size for at, size in row] for row in rows], np.uint64)
+    spans = [(low, high, which) for row in zip(first.tolist(), end.tolist(), strict=True)
+             for low, high, which in zip(*row, "abc", strict=True)]  # fmt: skip
+    meets = any(
+        x < q and p < y and x < y and p < q and i != j and "c" in (s, t)
+        for i, (x, y, s) in enumerate(spans)
+        for j, (p, q, t) in enumerate(spans)
+    )
+    assert may_overlap(first, end) == meets

@@ -1,0 +1,156 @@
+"""Groups of products on a GPU: one launch for most, and the same contract."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.serve.arrays.test_device import imported
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
+
+
+@pytest.fixture
+def cupy(cuda):
+    return imported("cupy")
+
+
+def integers(cupy, rng, shape, dtype):
+    """Return small integers, whose sums of products are exact."""
+    found = rng.integers(-3, 4, shape).astype(dtype)
+    if found.dtype.kind == "c":
+        found = found + 1j * rng.integers(-3, 4, shape)
+    return cupy.asarray(found.astype(dtype))
+
+
+def operated(x, letter):
+    return {"N": x, "T": x.T, "C": x.conj().T}[letter]
+
+
+def laid(cupy, x, order, pad):
+    """Return an array equal to x in an order, of a longer leading dimension, guarded by NaN."""
+    whole = cupy.full([side + pad for side in x.shape], np.nan, x.dtype)
+    whole = cupy.asarray(whole, order=order)
+    part = whole[pad:, pad:]
+    part[...] = x
+    return part, whole
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("ops", ["NN", "TN", "NT", "CC"])
+def test_a_group_has_the_bits_of_its_products(cupy, dtype, ops):
+    rng = np.random.default_rng(len(dtype) + ord(ops[0]))
+    for count, largest, beta in ((1, 40, 0), (5, 700, 2), (90, 130, -1), (70, 20, 0)):
+        alpha = (1, -2, 0, 0.5)[count % 4]
+        sizes = rng.integers(0 if count > 5 else 1, largest, (count, 3))
+        groups = [], [], []
+        wholes, rights = [], []
+        for m, n, k in sizes.tolist():
+            a = integers(cupy, rng, (m, k) if ops[0] == "N" else (k, m), dtype)
+            b = integers(cupy, rng, (k, n) if ops[1] == "N" else (n, k), dtype)
+            old = integers(cupy, rng, (m, n), dtype)
+            rights.append(alpha * (operated(a, ops[0]) @ operated(b, ops[1])) + beta * old)
+            pads, orders = rng.integers(0, 2, 3) * 3, rng.choice(["C", "F"], 3)
+            a, _ = laid(cupy, a, orders[0], pads[0])
+            b, _ = laid(cupy, b, orders[1], pads[1])
+            c, whole = laid(cupy, old if beta else old * np.nan, orders[2], pads[2])
+            wholes.append((whole, whole.size - c.size))
+            if alpha == 0:
+                a[...] = b[...] = np.nan
+            for some, x in zip(groups, (a, b, c), strict=True):
+                some.append(x)
+        options = {"alpha": alpha, "trans_a": ops[0], "trans_b": ops[1]}
+        found = tw.grouped_gemm(*groups, beta=beta, **options)
+        for x, c, right, (whole, outside) in zip(found, groups[2], rights, wholes, strict=True):
+            assert x is c
+            assert (c == right).all()
+            assert int(cupy.isnan(whole).sum()) == outside
+        if not beta:
+            for x, right in zip(tw.grouped_gemm(*groups[:2], **options), rights, strict=True):
+                assert (x == right).all()
+
+
+def test_calls_again_are_right_and_have_equal_bits(cupy):
+    rng = np.random.default_rng(7)
+    sizes = [(int(m), int(n), int(k)) for m, n, k in rng.integers(1, 300, (20, 3))]
+    first = None
+    for _ in range(3):
+        a = [cupy.asarray(rng.standard_normal((m, k))) for m, _, k in sizes]
+        b = [cupy.asarray(rng.standard_normal((k, n))) for _, n, k in sizes]
+        found = tw.grouped_gemm(a, b)
+        for c, x, y in zip(found, a, b, strict=True):
+            assert abs(c - x @ y).max() <= 1e-12 * len(y)
+        first = tw.grouped_gemm(a, b)
+        assert all((x == y).all() for x, y in zip(found, first, strict=True))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "int8"])
+def test_tensors_of_short_types(cuda, name):
+    torch = imported("torch")
+    rng = np.random.default_rng(3)
+    dtype = getattr(torch, name)
+    for ops, step in (("NT", 16), ("NN", 8), ("TT", 1)):
+        a, b, rights = [], [], []
+        for _ in range(37):
+            m, n, k = (int(x) * step for x in rng.integers(1, 300 // step + 2, 3))
+            x = torch.randint(-2, 3, (m, k), device="cuda").float()
+            y = torch.randint(-2, 3, (k, n), device="cuda").float()
+            rights.append(x @ y)
+            a.append((x if ops[0] == "N" else x.T.contiguous()).to(dtype))
+            b.append((y if ops[1] == "N" else y.T.contiguous()).to(dtype))
+        found = tw.grouped_gemm(a, b, trans_a=ops[0], trans_b=ops[1])
+        for c, right in zip(found, rights, strict=True):
+            assert torch.equal(c, right.to(c.dtype))
+    weights = torch.randn(128, 256, device="cuda").to(torch.bfloat16)
+    tokens = [torch.randn(m, 128, device="cuda").to(torch.bfloat16) for m in (5, 0, 700, 64)]
+    outs = [torch.full((len(x), 256), torch.nan, device="cuda", dtype=x.dtype) for x in tokens]
+    assert tw.grouped_gemm(tokens, [weights] * 4, outs)[2] is outs[2]
+    for x, c in zip(tokens, outs, strict=True):
+        assert torch.allclose(c.float(), x.float() @ weights.float(), rtol=2e-2, atol=0.2)
+
+
+def test_a_group_in_a_graph(cupy):
+    a = [cupy.random.rand(n, 30) for n in (3, 200, 64)]
+    c = [cupy.zeros((len(x), len(x))) for x in a]
+    tw.grouped_gemm(a, a, c, trans_b="T")
+    right = [x.copy() for x in c]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        tw.grouped_gemm(a, a, c, trans_b="T")
+        graph = stream.end_capture()
+        for x in c:
+            x[...] = 0
+        graph.launch(stream)
+        assert all((x == y).all() for x, y in zip(c, right, strict=True))
+
+
+def test_results_that_share_memory_are_refused(cupy):
+    whole, x = cupy.zeros((40, 40)), cupy.ones((20, 20))
+    for _ in range(2):  # columns of one matrix are apart, though between each other
+        tw.grouped_gemm([x, x], [x, x], [whole[:20, :20], whole[:20, 20:]])
+        assert (whole[:20] == 20).all()
+    with pytest.raises(ValueError, match=r"c\[0\] overlaps c\[1\]"):
+        tw.grouped_gemm([x, x], [x, x], [whole[:20, :20], whole[10:30, 10:30]])
+    with pytest.raises(ValueError, match=r"c\[1\] overlaps a\[0\]"):
+        tw.grouped_gemm([x, x + 1], [x, x], [whole[:20, :20], x])
+
+
+@pytest.mark.parametrize("name", ["int8", "float8_e4m3fn", "float8_e5m2", "tf32"])
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_batches_of_what_is_read_along_k(cuda, name, ops):
+    """Operands behind each other are copied at once, others one by one."""
+    torch = imported("torch")
+    dtype = torch.float32 if name == "tf32" else getattr(torch, name)
+    options = {"accuracy": "tf32"} if name == "tf32" else {}
+    for at, (m, n, k) in enumerate([(64, 48, 32), (200, 64, 128), (65, 30, 48), (40, 40, 24)]):
+        x = torch.randint(-2, 3, (9, m, k), device="cuda").float()
+        y = torch.randint(-2, 3, (1 if at == 1 else 9, k, n), device="cuda").float()
+        a = (x if ops[0] == "N" else x.mT.contiguous()).to(dtype)
+        b = (y if ops[1] == "N" else y.mT.contiguous()).to(dtype)
+        if at == 2:  # every other one, and in memory where products alternate
+            a, b = a.repeat_interleave(2, 0)[::2], b.transpose(0, 1).contiguous().transpose(0, 1)
+        found = tw.gemm(a, b, trans_a=ops[0], trans_b=ops[1], **options)
+        assert torch.equal(found, (x @ y).to(found.dtype))
