@@ -17,6 +17,7 @@ plan (`tilewright.serve.plan`), or one call's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
