@@ -22,10 +22,16 @@ def command(
     strategies: Annotated[
         str,
         typer.Option(
-            "--strategies", help="With commas; all: ours; kernel_tuner: all of Kernel Tuner's."
+            "--strategies",
+            help="With commas; all: ours, also learned with lessons, which are the other"
+            " recordings; kernel_tuner: all of Kernel Tuner's.",
         ),
     ] = "all",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each.")] = 5,
+    candidates: Annotated[
+        int | None,
+        typer.Option("--candidates", min=1, help="Of each run at most; its space's budget."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="JSON file to write, and to go on from where it is."),
@@ -45,7 +51,7 @@ def command(
     document = _earlier(output) or {"environment": environment_record(), "results": []}
     rows = document["results"]
     recordings = [one for file in files for one in read_recordings(file)]
-    for row in compared(recordings, names_of(strategies), seeds, rows):
+    for row in compared(recordings, names_of(strategies), seeds, rows, candidates):
         rows.append(row)
         if output is not None:
             write_atomically(output, _text(document))

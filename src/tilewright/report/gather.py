@@ -61,6 +61,7 @@ class Tried:
     rate: float
     error: float | None
     created: str
+    strategy: str = ""
 
 
 @dataclass
@@ -261,6 +262,7 @@ def _tried(one: Measurement) -> Tried:
         one.flops_per_second if one.times_ns else 0.0,
         one.error,
         one.created,
+        plain(str(one.environment.get("strategy", "")))[:40],
     )
 
 

@@ -272,6 +272,7 @@ class _Session:
         # What `gemm` may use, and what is searched.
         self.served = schedule_space(family, self.variant, live.spec, proved(arch) if arch else ())
         self.space = self.served
+        self.name = ""  # the strategy's
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -286,6 +287,7 @@ class _Session:
         self, name: str, seed: int, resume: bool, limits: Limits, modules: tuple[str, ...]
     ) -> TuningResult:
         """Search, race, certify."""
+        self.name = name
         skip: set[str] = set()
         stored = self._stored() if resume else []
         resumed = self._resume([m for m in stored if not m.is_imported], skip)
@@ -395,7 +397,7 @@ class _Session:
             stencil_version=self.family.version,
             status=Status.OK,
             stage=Stage.SCREEN,
-            environment=environment(self.live),
+            environment=environment(self.live) | {"strategy": self.name},
             created=now(),
         )
 

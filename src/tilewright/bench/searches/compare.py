@@ -12,13 +12,20 @@ from tilewright.bench.searches.kernel_tuner import KernelTuner
 from tilewright.bench.searches.score import budget_candidates, progress, score
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.recorded import Recording
+from tilewright.tuning.recorded.known import background_of
 from tilewright.tuning.recorded.simulate import Trajectory, simulate
 from tilewright.tuning.strategies import STRATEGIES
 
-__all__ = ["PEER", "compared", "means", "names_of"]
+__all__ = ["PEER", "TAUGHT", "compared", "means", "names_of"]
 
 PEER = "kernel_tuner "
 """What Kernel Tuner's strategies are named by, before their own name."""
+
+TAUGHT = "learned with lessons"
+"""The learned strategy with all other recordings of the same kernel as its lessons."""
+
+# Shares of the optimum's speed of which rows say after how many candidates they were reached.
+_SHARES = (0.95, 0.98, 0.99)
 
 # Candidates after which rows say how far the best is from the optimum.
 _AFTER = (10, 25, 50, 100, 200)
@@ -36,8 +43,8 @@ def names_of(asked: str) -> list[str]:
         If there is none of a name.
     """
     ours = [name for name in STRATEGIES if name != "exhaustive"]
-    groups = {"all": ours, "kernel_tuner": [PEER + name for name in PEERS]}
-    known = {*STRATEGIES, *groups["kernel_tuner"]}
+    groups = {"all": [*ours, TAUGHT], "kernel_tuner": [PEER + name for name in PEERS]}
+    known = {*STRATEGIES, TAUGHT, *groups["kernel_tuner"]}
     found: dict[str, None] = {}
     for name in (part.strip() for part in asked.split(",")):
         if name not in groups and name not in known:
@@ -49,7 +56,11 @@ def names_of(asked: str) -> list[str]:
 
 
 def compared(
-    recordings: Sequence[Recording], names: Sequence[str], seeds: int, known: Sequence[Any] = ()
+    recordings: Sequence[Recording],
+    names: Sequence[str],
+    seeds: int,
+    known: Sequence[Any] = (),
+    candidates: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each strategy and space; spaces inside.
 
@@ -63,6 +74,8 @@ def compared(
         Runs of each.
     known : sequence
         Rows of an earlier run, which are not made again.
+    candidates : int, optional
+        Of each run at most; a score counts what was reached until then.
     """
     done = {(row["strategy"], row["space"]) for row in known}
     peers: dict[str, KernelTuner] = {}
@@ -72,16 +85,29 @@ def compared(
                 continue
             if name.startswith(PEER) and recording.name not in peers:
                 peers[recording.name] = KernelTuner(recording)
-            yield _row(recording, name, seeds, peers)
+            others = [one for one in recordings if one is not recording]
+            yield _row(recording, name, seeds, others, peers, candidates)
 
 
 def _row(
-    recording: Recording, name: str, seeds: int, peers: dict[str, KernelTuner]
+    recording: Recording,
+    name: str,
+    seeds: int,
+    others: Sequence[Recording],
+    peers: dict[str, KernelTuner],
+    candidates: int | None,
 ) -> dict[str, Any]:
     """Return what a strategy did on a space."""
     end = budget_candidates(recording)
-    most = min(len(recording), max(end, _AFTER[2]))
-    runs = [_run(recording, name, seed, most, peers) for seed in range(seeds)]
+    most = min(len(recording), candidates or max(end, _AFTER[2]))
+    known = background_of(recording, others if name == TAUGHT else ())
+    ours = TAUGHT.split()[0] if name == TAUGHT else name
+    runs = [
+        peers[recording.name].run(name.removeprefix(PEER), seed, most)
+        if name.startswith(PEER)
+        else simulate(recording, ours, seed, Budget(candidates=most), background=known)
+        for seed in range(seeds)
+    ]
     away = {}
     for tries in _AFTER:
         if tries <= most:
@@ -99,17 +125,18 @@ def _row(
         "score_over_seconds": score(recording, runs, clock=True),
         "thinking_seconds": float(np.mean([run.thinking.mean() for run in runs if len(run)])),
         "times_of_best": away,
+        "candidates_until": {
+            str(share): [_until(recording, run, share) for run in runs] for share in _SHARES
+        },
         "moments": moments[kept].round(2).tolist(),
         "standing": standing[kept].round(4).tolist(),
     }
 
 
-def _run(
-    recording: Recording, name: str, seed: int, most: int, peers: dict[str, KernelTuner]
-) -> Trajectory:
-    if name.startswith(PEER):
-        return peers[recording.name].run(name.removeprefix(PEER), seed, most)
-    return simulate(recording, name, seed, Budget(candidates=most))
+def _until(recording: Recording, run: Trajectory, share: float) -> int | None:
+    """Return after how many candidates a run had that share of the optimum's speed."""
+    reached = np.flatnonzero(run.best_so_far(recording) <= recording.best / share)
+    return int(reached[0]) + 1 if len(reached) else None
 
 
 def means(rows: Sequence[dict[str, Any]]) -> list[tuple[str, int, float, float, float, float]]:

@@ -9,6 +9,7 @@ from tilewright.report.sections import (
     best,
     devices,
     funnel,
+    importance,
     ladder,
     mix,
     progress,
@@ -24,7 +25,8 @@ from tilewright.report.sections import (
 __all__ = ["make_sections"]
 
 _OF_DEVICES = (
-    best, share, sizes, shapes, tensor, roofline, ladder, progress, funnel, accuracy, devices
+    best, share, sizes, shapes, tensor, roofline, ladder, progress, importance, funnel,
+    accuracy, devices
 )  # fmt: skip
 _OTHERS = "Committed results of other devices"
 
