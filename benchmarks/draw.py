@@ -50,6 +50,7 @@ from of_calls import (
     tuned,
     updates,
 )
+from of_searches import gemm_spaces, h100_spaces, pruning, scores
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
 from tilewright.portfolio.portfolio import read_portfolio
@@ -374,6 +375,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
     },
     "docs/export.md": {"calls": c_calls},
+    "docs/search.md": {
+        "scores": scores, "gemm": gemm_spaces, "h100": h100_spaces, "pruning": pruning,
+    },
     "docs/how-to/pytorch.md": {"training": training},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,

@@ -157,8 +157,33 @@ def transfer_figure() -> None:
     save("nakasato_transfer")
 
 
+def searches_figure() -> None:
+    """Standing over the budget, the mean over the public spaces, of the strategies ahead."""
+    found = load("searches/hub")["results"]
+    spaces = {row["space"] for row in found}
+    curves = {}
+    for name in dict.fromkeys(row["strategy"] for row in found):
+        own = [row["standing"] for row in found if row["strategy"] == name]
+        if len(own) == len(spaces):
+            curves[name] = [sum(column) / len(own) for column in zip(*own, strict=True)]
+    first = sorted(curves, key=lambda name: -sum(curves[name]))[:6]
+    axes = axes_of(7, 3.4)
+    for name in dict.fromkeys([*first, "climb", "random"]):
+        if name in curves:
+            line = curves[name]
+            share = [100 * at / (len(line) - 1) for at in range(len(line))]
+            label = name.replace("kernel_tuner", "Kernel Tuner:")
+            axes.plot(share, line, lw=2.2 if name == "learned" else 1.2, label=label)
+    axes.set_ylim(-0.5, 1.02)
+    axes.set_xlabel("% of the budget")
+    axes.set_ylabel("0: random search, 1: the optimum")
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
+    axes.set_title(f"Mean over {len(spaces)} public recorded spaces", fontsize=10)
+    save("searches")
+
+
 def draw_figures() -> None:
     """Draw all of them."""
     drawn = (sgemm_figure, mixes_figure, blocking_figure, ladder_figure, cpu_figure)
-    for draw in (*drawn, transfer_figure):
+    for draw in (*drawn, transfer_figure, searches_figure):
         draw()

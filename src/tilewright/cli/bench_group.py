@@ -37,7 +37,7 @@ _READ: dict[str, Any] = {
 }
 
 # Read recordings rather than measure.
-_WITHOUT_DEVICE = ("strategies",)
+_WITHOUT_DEVICE = ("pruning", "strategies")
 
 
 class BenchmarkGroup(TyperGroup):
@@ -52,10 +52,11 @@ class BenchmarkGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a benchmark as a command, None if there is none of that name."""
         if cmd_name in _WITHOUT_DEVICE:
-            from tilewright.cli.bench_strategies import command
+            from tilewright.cli import bench_strategies
 
             alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name)(command)
+            made = bench_strategies.pruning if cmd_name == "pruning" else bench_strategies.command
+            alone.command(cmd_name)(made)
             return typer.main.get_command(alone)
         from tilewright.bench.registry import benchmark, names
 

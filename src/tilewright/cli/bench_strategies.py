@@ -1,4 +1,4 @@
-"""``tilewright bench strategies FILE...``: how fast strategies find the best of recorded spaces."""
+"""``tilewright bench strategies FILE...`` and ``bench pruning FILE...``: on recorded spaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["command", "show"]
+__all__ = ["command", "pruning", "show"]
 
 
 def command(
@@ -61,6 +61,41 @@ def command(
         emit_json(document)
     else:
         show(rows)
+
+
+def pruning(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recorded spaces of our stencils.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file to write.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how many of the ten fastest points pruning keeps: by thresholds, and learned.
+
+    What is learned comes from the other recordings that are given, never from the one judged.
+    """
+    from tilewright.bench.record import environment_record
+    from tilewright.bench.searches.pruning import pruned
+    from tilewright.paths import write_atomically
+    from tilewright.tuning.recorded import read_recordings
+
+    found = list(pruned([one for file in files for one in read_recordings(file)]))
+    document = {"environment": environment_record(), "results": found}
+    if output is not None:
+        write_atomically(output, _text(document))
+    if json:
+        emit_json(document)
+        return
+    parts = ("thresholds", "learned_tenth", "learned_as_many", "learned_apart_tenth")
+    lines = [
+        (row["space"], row["points"],
+         *(f"{row[part]['of_best']} of {row[part]['kept']}" for part in parts))
+        for row in found
+    ]  # fmt: skip
+    heads = ("space", "points", *(part.replace("_", " ") for part in parts))
+    emit_lines(heads, lines, title="Of the ten fastest, kept among so many")
 
 
 def _earlier(path: Path | None) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from tilewright.cli.output import (
     TransOption,
     emit_json,
     emit_lines,
+    parse_size,
     parse_trans,
 )
 
@@ -42,6 +43,15 @@ def command(
             " no such tensor cores.",
         ),
     ] = None,
+    learned: Annotated[
+        str | None,
+        typer.Option(
+            "--learned",
+            metavar="SIZE",
+            help="Also the stage that the store's measurements of other problems teach for this"
+            " one, N or MxNxK.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
@@ -58,6 +68,8 @@ def command(
         family = stencils_for(spec, variant)[0]
     space = schedule_space(family, variant, spec, proved(found) if found else ())
     funnel = space.funnel()
+    if learned is not None:
+        funnel = _with_learned(space, funnel, family, problem, parse_size(learned), spec)
     if json:
         emit_json(
             {
@@ -72,6 +84,32 @@ def command(
         return
     show_parameters(space)
     show_funnel(funnel)
+
+
+def _with_learned(
+    space: Space,
+    funnel: Funnel,
+    family: Stencil,
+    problem: Problem,
+    size: tuple[int, int, int],
+    spec: DeviceSpec,
+) -> Funnel:
+    """Return a funnel with one stage more, which is learned from the user's store."""
+    from dataclasses import replace
+
+    from tilewright.problem import Problem
+    from tilewright.tuning.background import features_on, lessons_of
+    from tilewright.tuning.learned_space import LearnedSpace
+    from tilewright.tuning.store import Store
+    from tilewright.tuning.strategies import Background
+
+    sized = Problem(*size, problem.precision, problem.trans_a, problem.trans_b)
+    with Store() as store:
+        known = list(store.query(stencil=family.name, version=family.version))
+    about = family, sized, spec
+    background = Background(features_on(*about), lessons=lambda: lessons_of(known, *about))
+    stage = LearnedSpace(space, background).stage
+    return replace(funnel, stages=(*funnel.stages, stage))
 
 
 def _asked(

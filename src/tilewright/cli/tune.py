@@ -61,6 +61,14 @@ def command(
             help="Try rescheduled machine code where nobody has proved it; gemm() does not use it.",
         ),
     ] = False,
+    pruning: Annotated[
+        str,
+        typer.Option(
+            "--pruning",
+            help="thresholds, or learned: of these points the tenth that a model of the store's"
+            " measurements of other problems ranks best.",
+        ),
+    ] = "thresholds",
     simulate: Annotated[
         Path | None,
         typer.Option(
@@ -112,6 +120,7 @@ def command(
             observer=observer,
             unproved_schedules=unproved_schedules,
             cluster=cluster,
+            pruning=pruning,
         )
     if json:
         emit_json(to_json(found, peak))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Constraint", "Kind"]
 
-Kind = Literal["hardware", "divisibility", "heuristic", "proof"]
+Kind = Literal["hardware", "divisibility", "heuristic", "proof", "learned"]
 
 
 @dataclass(frozen=True)

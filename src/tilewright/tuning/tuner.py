@@ -33,6 +33,7 @@ from tilewright.tuning.alone import alone_on
 from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
 from tilewright.tuning.budget import Budget, Within, budget_of
+from tilewright.tuning.learned_space import LearnedSpace
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
@@ -40,7 +41,7 @@ from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
-from tilewright.tuning.strategies import Background, Strategy
+from tilewright.tuning.strategies import Background, Points, Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
@@ -115,6 +116,7 @@ def tune(
     modules: tuple[str, ...] = (),
     unproved_schedules: bool = False,
     cluster: Any = None,
+    pruning: str = "thresholds",
 ) -> TuningResult:
     """Find the fastest right kernel for a problem.
 
@@ -154,6 +156,9 @@ def tune(
     cluster : str or distributed.Client, optional
         Address of a Dask scheduler, whose workers try the candidates (`tuning.cluster`).  The
         device is then what they call it; the first worker's kind is tuned for.
+    pruning : {"thresholds", "learned"}
+        ``"learned"``: propose but the tenth of the space that a model of the store's measurements
+        of other problems ranks best (`tuning.learned_space`).
 
     Raises
     ------
@@ -166,6 +171,8 @@ def tune(
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     asked = budget_of(budget)
+    if pruning not in ("thresholds", "learned"):
+        raise ValueError(f"pruning={pruning!r} is none; use thresholds or learned")
     with ExitStack() as held:
         joined: Cluster | None = None
         if cluster is not None:
@@ -179,6 +186,7 @@ def tune(
         session = _Session(live, problem, family, asked, observer, opened, joined)
         if unproved_schedules:
             session.space = _without_proofs(session.space)
+        session.learned = pruning == "learned"
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
 
@@ -273,6 +281,7 @@ class _Session:
         self.served = schedule_space(family, self.variant, live.spec, proved(arch) if arch else ())
         self.space = self.served
         self.name = ""  # the strategy's
+        self.learned = False  # whether measurements of other problems prune the space
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -335,16 +344,19 @@ class _Session:
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""
-        space = self.space
+        space: Points = self.space
         fast = sorted((m for m in imported if m.ok), key=lambda m: m.median_ns)
         told = dict.fromkeys(m.config for m in fast)
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         inside = [start for start in starts if start in space]
         about = self.family, self.problem, self.spec
-        chosen = make_strategy(name, space, seed, inside)
-        chosen.background = Background(
+        background = Background(
             features_on(*about), forecast_on(*about), lambda: lessons_of(self._taught(), *about)
         )
+        if self.learned:
+            space = LearnedSpace(space, background, inside)
+        chosen = make_strategy(name, space, seed, inside)
+        chosen.background = background
         names = {parameter.name for parameter in space.parameters}
         return BaselinesFirst(chosen) if SCHEDULE in names else chosen
 

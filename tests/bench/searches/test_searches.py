@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.tuning.measurement_examples import example
 from tests.tuning.recorded.examples import cache
 from tilewright.bench.searches.compare import PEER, compared, means, names_of
 from tilewright.bench.searches.kernel_tuner import KernelTuner
 from tilewright.bench.searches.score import budget_candidates, progress, random_search, score
 from tilewright.cli.app import app
+from tilewright.hardware.catalogue import recognised
+from tilewright.problem import Problem
+from tilewright.stencil import Variant, stencil
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.recorded import read_recordings
 from tilewright.tuning.recorded.simulate import Trajectory, simulate
+from tilewright.tuning.t4 import write_t4
 
 
 @pytest.fixture
@@ -86,3 +92,27 @@ def test_tuning_is_simulated_without_a_device(tmp_path):
     (found,) = json.loads(done.output)
     assert len(found["tried"]) == 60
     assert found["best_seconds"][-1] == pytest.approx(found["optimum_seconds"])
+
+
+def test_pruning_is_judged_by_models_of_other_problems(tmp_path):
+    pytest.importorskip("sklearn")
+    family = stencil("simt_async")
+    spec = recognised("NVIDIA H100 80GB HBM3").spec
+    configs = family.space(Variant.of(Problem(1, 1, 1, "s")), spec).sample(60, 2)
+    measured = [
+        replace(
+            example(config=config, times=(1000 * config.integer("stages") + at,)),
+            problem=Problem(size, 512, 512, "s"), device_name="NVIDIA H100 80GB HBM3",
+        )
+        for size in (256, 512)
+        for at, config in enumerate(configs)
+    ]  # fmt: skip
+    write_t4(tmp_path / "two.json", measured)
+    done = CliRunner().invoke(app, ["bench", "pruning", str(tmp_path / "two.json"), "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)["results"]
+    assert [row["points"] for row in rows] == [60, 60]
+    for row in rows:
+        assert row["thresholds"] == {"kept": 60, "of_best": 10, "fastest_share": 1.0}
+        assert row["learned_tenth"]["kept"] == 6
+        assert row["learned_tenth"]["fastest_share"] > 0.9

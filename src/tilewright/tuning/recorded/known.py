@@ -20,7 +20,7 @@ from tilewright.tuning.strategies.base import Background, Lesson
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["background_of"]
+__all__ = ["about_of", "background_of", "whole_config"]
 
 
 def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Background:
@@ -39,20 +39,20 @@ def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Bac
         Without features and forecast where the kernel is none of our stencils, or its device
         none of the catalogue.
     """
-    about = _about(recording)
+    about = about_of(recording)
     of = [one for one in others if one.space.stencil_name == recording.space.stencil_name]
     if about is None:
         return Background(lessons=lambda: tuple(map(_plain, of)))
     family, problem, spec = about
     features, forecast = features_on(family, problem, spec), forecast_on(family, problem, spec)
     return Background(
-        lambda configs: features([_whole(recording, config) for config in configs]),
-        lambda configs: forecast([_whole(recording, config) for config in configs]),
+        lambda configs: features([whole_config(recording, config) for config in configs]),
+        lambda configs: forecast([whole_config(recording, config) for config in configs]),
         lambda: tuple(lesson for one in of if (lesson := _lesson(recording, one)) is not None),
     )
 
 
-def _about(recording: Recording) -> tuple[Stencil, Problem, DeviceSpec] | None:
+def about_of(recording: Recording) -> tuple[Stencil, Problem, DeviceSpec] | None:
     """Return the stencil, the problem and the device of a recording of ours."""
     device = recognised(str(recording.about.get("device", "")))
     told: Any = recording.about.get("problem")
@@ -67,7 +67,7 @@ def _about(recording: Recording) -> tuple[Stencil, Problem, DeviceSpec] | None:
         return None
 
 
-def _whole(recording: Recording, config: Config) -> Config:
+def whole_config(recording: Recording, config: Config) -> Config:
     """Return a recorded config as its stencil knows it."""
     values = {**recording.about["fixed"], **config}
     named = {name: value for name, value in values.items() if value != UNNAMED}
@@ -75,10 +75,10 @@ def _whole(recording: Recording, config: Config) -> Config:
 
 
 def _lesson(recording: Recording, other: Recording) -> Lesson | None:
-    about = _about(other)
+    about = about_of(other)
     if about is None:
         return None
-    whole = [_whole(other, config) for config in other.space.configs]
+    whole = [whole_config(other, config) for config in other.space.configs]
     fixed = {p.name for p in recording.space.parameters} & other.about["fixed"].keys()
     configs = [
         config.replace(**{name: other.about["fixed"][name] for name in fixed})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.space import Config
 from tilewright.tuning.strategies.base import Lesson
 from tilewright.tuning.strategies.pool import Pool
 from tilewright.tuning.strategies.surrogate import normal_scores
@@ -62,3 +63,8 @@ class Experience:
             fresh = self._model.predict(numbers[len(self._scores) :])
             self._scores = np.concatenate([self._scores, fresh])
         return self._scores[places]
+
+    def of(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Return what configs are expected to score that need not be among the candidates."""
+        found: NDArray[np.float64] = self._model.predict(self._pool.numbers_of(configs))
+        return found

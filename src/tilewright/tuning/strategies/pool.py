@@ -72,9 +72,10 @@ class Pool:
             if config not in self._taken:
                 self._free.add(at)
         self._configs += fresh
-        self._rows.append(self._numbers(fresh))
+        self._rows.append(self.numbers_of(fresh))
 
-    def _numbers(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+    def numbers_of(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Return configs' numbers, whether they are candidates or not."""
         plain = encoded(self._space, configs)
         if self._background.features is None:
             return plain

@@ -1,0 +1,127 @@
+"""What committed searches of recorded spaces say, as `draw.py` puts it into pages."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from committed import load, table
+
+PEER = "kernel_tuner "
+# The learned strategy's constants were chosen with the other spaces in view.
+NEVER_LOOKED_AT = {
+    "convolution_milo/A6000", "dedispersion_milo/A6000", "dedispersion_milo/W6600",
+    "dedispersion_milo/W7800",
+}  # fmt: skip
+LOOKED_AT = {"gemm/RTX_3090"}
+
+HUB, GEMM, H100 = "searches/hub", "searches/gemm", "searches/h100"
+
+
+def _named(name: str) -> str:
+    return f"Kernel Tuner, `{name.removeprefix(PEER)}`" if name.startswith(PEER) else f"`{name}`"
+
+
+def _own(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["strategy"] == name]
+
+
+def _whole(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the strategies that were run on every space."""
+    spaces = {row["space"] for row in rows}
+    names = dict.fromkeys(row["strategy"] for row in rows)
+    return [name for name in names if len(_own(rows, name)) == len(spaces)]
+
+
+def _after(rows: list[dict[str, Any]], tries: str) -> str:
+    away = [x for row in rows for x in row["times_of_best"].get(tries, [])]
+    return f"{statistics.median(away):.3f}" if away else ""
+
+
+def scores() -> str:
+    """Return the mean scores on the public spaces, the best first."""
+    rows = load(HUB)["results"]
+    lines = []
+    for name in _whole(rows):
+        own = _own(rows, name)
+        parts = [
+            statistics.mean(row["score"] for row in own if row["space"].startswith(kernel))
+            for kernel in ("convolution", "dedispersion")
+        ]
+        parts.append(statistics.mean(x["score"] for x in own if x["space"] in NEVER_LOOKED_AT))
+        clock = statistics.mean(row["score_over_seconds"] for row in own)
+        lines.append(
+            (statistics.mean(row["score"] for row in own), _named(name), own, parts, clock)
+        )
+    lines.sort(key=lambda line: -line[0])
+    seeds = {row["seeds"] for name in _whole(rows) for row in _own(rows, name)}
+    shown = table(
+        ["strategy", "score", "convolution", "dedispersion", "four never looked at",
+         "over seconds", "best after 50"],
+        [
+            [name, f"{mean:.2f}", *(f"{part:.2f}" for part in parts), f"{clock:.2f}",
+             _after(own, "50")]
+            for mean, name, own, parts, clock in lines
+        ],
+    )  # fmt: skip
+    spaces = len({row["space"] for row in rows})
+    runs = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
+    return f"{spaces} spaces, {runs} runs of each.\n\n{shown}"
+
+
+def gemm_spaces() -> str:
+    """Return how far from the optimum searches of recorded GEMM spaces are."""
+    lines = []
+    for file, what in ((GEMM, "CLBlast's on three GPUs"), (H100, "ours on an H100")):
+        rows = [row for row in load(file)["results"] if row["space"] not in LOOKED_AT]
+        for name in _whole(rows):
+            own = _own(rows, name)
+            lines.append(
+                [what, _named(name), *(_after(own, tries) for tries in ("10", "25", "50"))]
+            )
+    return table(["spaces", "strategy", "best after 10", "after 25", "after 50"], lines, 2)
+
+
+def _median(counts: list[int | None]) -> str:
+    """Return the median of counts of which some were never reached."""
+    known = sorted(counts, key=lambda one: (one is None, one or 0))
+    middle = known[len(known) // 2]
+    return "-" if middle is None else str(middle)
+
+
+def h100_spaces() -> str:
+    """Return after how many candidates each strategy had 98 and 99 % of the optimum's speed."""
+    rows = load(H100)["results"]
+    names = _whole(rows)
+    spaces = list(dict.fromkeys(row["space"] for row in rows))
+    lines = []
+    for space in spaces:
+        found = {row["strategy"]: row for row in rows if row["space"] == space}
+        cells = [_median(found[name]["candidates_until"]["0.98"]) for name in names]
+        last = found.get("learned with lessons")
+        sure = _median(last["candidates_until"]["0.99"]) if last else ""
+        points = str(next(iter(found.values()))["points"])
+        lines.append([space.split(" ", 1)[1], points, *cells, sure])
+    heads = ["98 % of the optimum's speed after", "points", *(f"`{name}`" for name in names)]
+    return table([*heads, "99 %, with lessons"], lines)
+
+
+def pruning() -> str:
+    """Return how many of the ten fastest points thresholds keep, and a model."""
+    parts = ("thresholds", "learned_as_many", "learned_tenth", "learned_apart_tenth")
+    rows = load("searches/pruning")["results"]
+    lines = [
+        [row["space"].split(" ", 1)[1], str(row["points"]),
+         *(f"{row[part]['of_best']} of 10 in {row[part]['kept']}" for part in parts)]
+        for row in rows
+    ]  # fmt: skip
+    whole = sum(row["learned_tenth"]["of_best"] == 10 for row in rows)
+    kept = sum(row["learned_tenth"]["of_best"] for row in rows)
+    shown = table(
+        ["problem", "points", "thresholds", "learned, as many", "learned, a tenth",
+         "a tenth, of configs unseen"], lines,
+    )  # fmt: skip
+    return (
+        f"{shown}\n\nA learned tenth keeps {kept} of {10 * len(rows)} of the fastest, and all ten"
+        f" on {whole} of {len(rows)} problems."
+    )
