@@ -134,6 +134,8 @@ def select(
         if batches is not None and not _is_rare(variant):
             found += _for_batches(batches, variant, device)
             mine = [one for one in found if one.kernel.variant == variant]
+            if not mine:  # of 8-bit operands, which are read in one order
+                continue
             found = [one for one in found if one.kernel.variant != variant]
             grouped = with_groups([one.kernel for one in mine])
             found += [replace(one, kernel=x) for one, x in zip(mine, grouped, strict=True)]
