@@ -53,8 +53,8 @@ def section(data: Gathered) -> Section:
         "progress",
         "Tuning progress",
         "Every candidate of the search in the order in which it was tried, and the best so far of "
-        "each strategy by its own candidates, and by the seconds that it searched. Crosses on the axis are candidates that failed; each is stored with its "
-        "reason.",
+        "each strategy by its own candidates, and by the seconds that it searched. Crosses on the "
+        "axis are candidates that failed; each is stored with its reason.",
         tables=(Table("What was rejected where", heads, tuple(rows)),) if rows else (),
         figures=tuple(figures),
         missing=tuple(missing),
