@@ -1,0 +1,469 @@
+/* LU factorisation with partial pivoting of a panel: all rows of at most WIDTH columns, in one
+ * launch, whose blocks stay and wait for one another.
+ *
+ *     columns of the panel, SLAB at a time         every thread holds ROWS rows of a slab in
+ *     +----+----+----+----+                        registers; a block's are THREADS ROWS rows
+ *     | L  | x  | A  | A  |
+ *     | .  | x  | .  | .  |       x -= L U       left-looking: what earlier slabs left to do; U by
+ *     | .  | x  | .  | .  |                      the inverse of the pivots' rows of L, which every
+ *     +----+----+----+----+                      block keeps in shared memory
+ *
+ * In a column every block sends its largest element, with its row, to all others and finds the
+ * largest of all among what they send: that row is the pivot, and what it has right of the column
+ * is U.  So blocks meet once a column.  Rows stay where they are until the panel is whole: rows
+ * that were pivots only stop taking part.  Then they go where LAPACK's exchanges bring them.
+ *
+ * The matrix is row-major; the panel begins at a multiple of 16 bytes, and so do its rows.
+ *
+ * Macros: ROWS (of a thread), WIDTH (64 or 128), SLAB (16), THREADS (256).
+ */
+#define UNIT 1
+
+#include "lu/words.cuh"
+#include "lu/inverse.cuh"
+
+#define WARPS (THREADS / WARP)
+
+/* Between rows of a slab's U in shared memory, so that those that a tensor core reads at once lie in
+ * other banks. */
+#define UPPER_PITCH (SLAB + 2 * CHUNK)
+#define NOBODY 0xffffffffu
+
+/* A block's message: its row's number, then the row; two words and their tags in 16 bytes. */
+#define MESSAGE (1 + SLAB * ELEM_WORDS / 2)
+
+/* In shared memory: the number, and the row 16 bytes on. */
+#define HEARD (4 + SLAB * ELEM_WORDS)
+
+/* Where a message's 16 bytes lie there. */
+#define PLACE(number) ((number) ? 2 + 2 * (number) : 0)
+
+/* Parts of a message that a warp hears. */
+#define EACH_WARP ((MESSAGE + WARPS - 1) / WARPS)
+
+/* Of L, elements of a row that are read at a time. */
+#define AHEAD (ROWS > 2 ? CHUNK : 2 * CHUNK)
+
+/* The bits of an element's size; zeros are of no element. */
+typedef struct { unsigned int high, low; } candidate;
+
+HELPER candidate candidate_of(elem x)
+{
+    const usize size = size_of(x);
+    const candidate made = {(unsigned int)(size >> 32), (unsigned int)size};
+    return made;
+}
+
+HELPER bool is_larger(candidate a, candidate b)
+{
+    return a.high > b.high || (a.high == b.high && a.low > b.low);
+}
+
+/* The first lane that has a warp's largest, which becomes `best`. */
+HELPER int lane_of_largest(candidate mine, candidate *best)
+{
+    best->high = warp_max(mine.high);
+    bool its = mine.high == best->high;
+    best->low = 0;
+#if REAL_BYTES == 8
+    best->low = warp_max(its ? mine.low : 0);
+    its = its && mine.low == best->low;
+#endif
+    return __ffs((int)warp_ballot(its)) - 1;
+}
+
+/* Let the first of a row's elements become the last. */
+HELPER void go_round(elem *x)
+{
+    const elem first = x[0];
+    UNROLL for (int c = 1; c < SLAB; ++c) x[c - 1] = x[c];
+    x[SLAB - 1] = first;
+}
+
+/* Wait for `parts` of every block's message: lanes are blocks, and a warp takes every WARPS-th part
+ * of their messages. */
+HELPER void hear_rows(const words4 *from, unsigned int *heard, unsigned int tag, int parts)
+{
+    const int warp = THREAD_ID / WARP;
+    ROLLED for (int block = THREAD_ID % WARP; block < (int)BLOCK_COUNT; block += WARP) {
+        words4 v[EACH_WARP];
+        bool waits;
+        do {
+            waits = false;
+            UNROLL for (int u = 0; u < EACH_WARP; ++u)
+                if (warp + u * WARPS < parts)
+                    v[u] = look_at_words(from + block * MESSAGE + warp + u * WARPS);
+            UNROLL for (int u = 0; u < EACH_WARP; ++u)
+                if (warp + u * WARPS < parts)
+                    waits |= v[u].y != tag || v[u].w != tag;
+        } while (waits);
+        UNROLL for (int u = 0; u < EACH_WARP; ++u)
+            if (warp + u * WARPS < parts) {
+                unsigned int *const to = heard + block * HEARD + PLACE(warp + u * WARPS);
+                to[0] = v[u].x;
+                to[1] = v[u].z;
+            }
+    }
+}
+
+HELPER const elem *row_heard(const unsigned int *heard, int block)
+{
+    return (const elem *)(heard + block * HEARD + 4);
+}
+
+/* x -= L U: what the columns before a slab left to do in this thread's rows.  `room`: shared memory,
+ * 32 x 8 elements a warp. */
+HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const bool *takes_part,
+                             const GLOBAL elem *a, isize ld, isize rows, int first,
+                             const elem *upper, elem *room)
+{
+#if TENSOR
+    const int lane = THREAD_ID % WARP, g = lane / 4, t = lane % 4;
+    chunk *const mine = (chunk *)room + THREAD_ID / WARP * (WARP * 4);
+    ROLLED for (int r = 0; r < ROWS; ++r) {
+        /* The warp's rows, 8 by 8; what lies behind the last one is nobody's. */
+        const GLOBAL elem *from[4];
+        UNROLL for (int i = 0; i < 4; ++i) {
+            const isize at = (isize)(r * (int)BLOCK_COUNT + (int)BLOCK_ID) * THREADS +
+                             THREAD_ID / WARP * WARP + 8 * i + g;
+            from[i] = a + (at < rows ? at : rows - 1) * ld + t;
+        }
+        double sum[2][2][4];
+        UNROLL for (int i = 0; i < 16; ++i) sum[i / 8][i / 4 % 2][i % 4] = 0;
+        double l[4][2][2], next[4][2][2];
+        UNROLL for (int step = 0; step < 4; ++step)
+            UNROLL for (int i = 0; i < 4; ++i) next[step][i / 2][i % 2] = from[i][4 * step];
+        ROLLED for (int k = 0; k < first; k += 16) {
+            UNROLL for (int step = 0; step < 4; ++step)
+                UNROLL for (int i = 0; i < 4; ++i) {
+                    l[step][i / 2][i % 2] = next[step][i / 2][i % 2];
+                    if (k + 16 < first)
+                        next[step][i / 2][i % 2] = from[i][k + 16 + 4 * step];
+                }
+            UNROLL for (int step = 0; step < 4; ++step)
+                UNROLL for (int n = 0; n < 2; ++n) {
+                    const double u = upper[(k + 4 * step + t) * UPPER_PITCH + 8 * n + g];
+                    multiply_by_warp(sum[0][n], l[step][0], u);
+                    multiply_by_warp(sum[1][n], l[step][1], u);
+                }
+        }
+        UNROLL for (int n = 0; n < 2; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) {
+                const chunk v = {{sum[i / 2][n][i % 2 * 2], sum[i / 2][n][i % 2 * 2 + 1]}};
+                mine[(8 * i + g) * 4 + t] = v;
+            }
+            warp_meet();
+            UNROLL for (int i = 0; i < 4; ++i) {
+                const chunk v = mine[lane * 4 + i];
+                UNROLL for (int q = 0; q < ROWS; ++q)
+                    if (q == r) {
+                        x[q][8 * n + 2 * i] -= v.e[0];
+                        x[q][8 * n + 2 * i + 1] -= v.e[1];
+                    }
+            }
+            warp_meet();
+        }
+    }
+#else
+    ROLLED for (int k = 0; k < first; k += AHEAD) {
+        elem l[ROWS][AHEAD];
+        UNROLL for (int r = 0; r < ROWS; ++r)
+            UNROLL for (int e = 0; e < AHEAD; e += CHUNK) {
+                chunk v;
+                UNROLL for (int i = 0; i < CHUNK; ++i) v.e[i] = elem_zero();
+                if (takes_part[r])
+                    v = *(const GLOBAL chunk *)(a + (isize)row[r] * ld + k + e);
+                UNROLL for (int i = 0; i < CHUNK; ++i) l[r][e + i] = elem_minus(v.e[i]);
+            }
+        UNROLL for (int e = 0; e < AHEAD; ++e)
+            UNROLL for (int c2 = 0; c2 < SLAB; c2 += CHUNK) {
+                const chunk v = *(const chunk *)(upper + (k + e) * UPPER_PITCH + c2);
+                UNROLL for (int r = 0; r < ROWS; ++r)
+                    UNROLL for (int i = 0; i < CHUNK; ++i)
+                        x[r][c2 + i] = elem_madd(x[r][c2 + i], l[r][e], v.e[i]);
+            }
+    }
+#endif
+}
+
+/* Exchange the row that is at k with pivot number k, as LAPACK does.  By one thread. */
+HELPER void exchange(const int *pivot, int k, int width, int *at_top, int *place, int *exchanged)
+{
+    const int row = pivot[k], top = at_top[k];
+    const int from = row < width ? place[row] : row;
+    exchanged[k] = from;
+    if (from < width)
+        at_top[from] = top;
+    place[top] = from;
+    if (row < width)
+        place[row] = k;
+}
+
+/* rows, width: of the panel.  a, ld: where it begins.  top: WIDTH x WIDTH elements of scratch.
+ * inverse: becomes that of the pivots' rows of L, WIDTH x WIDTH.
+ * own: becomes the rows' order: own[k] is the row that comes to row k < width, and where that is
+ *      no row of the top, own[own[k]] the one that takes its place; others are not written.
+ * orders, apart, many, begun: of wider panels that this one is a part of, one behind the other: their
+ *      rows' orders, from this one's first row on.  Bit i of `begun`: the i-th has been begun.
+ * pivots, before: LAPACK's, plus the rows above the panel.
+ * messages, counter, number: what blocks send, whose tags are below this launch's (256 number and
+ * up) or zero, and a word that is zero.
+ * zero: the first pivot that is zero, counted from 1, if it was 0. */
+KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBAL elem *a, isize ld,
+                                                GLOBAL elem *top, GLOBAL elem *inverse,
+                                                GLOBAL int *own, GLOBAL int *orders, isize apart,
+                                                int many, int begun,
+                                                GLOBAL int *pivots, int before,
+                                                GLOBAL words4 *messages,
+                                                GLOBAL unsigned int *counter, unsigned int number,
+                                                GLOBAL int *zero)
+{
+    DYNAMIC_SHARED_ARRAY chunk shared[];
+    elem *const inverted = (elem *)shared;             /* WIDTH x PITCH */
+    elem *const lower = inverted + WIDTH * PITCH;      /* SLAB x PITCH: new pivots' rows of L */
+    elem *const given = lower + SLAB * PITCH;          /* WIDTH x SLAB, or SLAB x PITCH */
+    elem *const upper = given + SLAB * PITCH;          /* WIDTH x UPPER_PITCH of U */
+    unsigned int *const heard = (unsigned int *)(upper + WIDTH * UPPER_PITCH);
+    SHARED_ARRAY candidate candidates[WARPS];
+    SHARED_ARRAY ALIGNED(16) unsigned int said[HEARD];
+    SHARED_ARRAY int pivot[WIDTH], at_top[WIDTH], place[WIDTH], exchanged[WIDTH];
+    const int lane = THREAD_ID % WARP, warp = THREAD_ID / WARP;
+    const int blocks = (int)BLOCK_COUNT;
+    unsigned int met = 0;
+    elem x[ROWS][SLAB];
+    bool takes_part[ROWS];
+    unsigned int row[ROWS];
+
+    UNROLL for (int r = 0; r < ROWS; ++r) {
+        row[r] = (unsigned int)((r * blocks + (int)BLOCK_ID) * THREADS + THREAD_ID);
+        takes_part[r] = row[r] < rows;
+        for (int i = 0; i < many; ++i)
+            if (!(begun >> i & 1) && takes_part[r])
+                orders[i * apart + row[r]] = (int)row[r];
+    }
+    for (int i = THREAD_ID; i < WIDTH * PITCH; i += THREADS) inverted[i] = elem_zero();
+    for (int i = THREAD_ID; i < WIDTH; i += THREADS) at_top[i] = place[i] = i;
+    BARRIER();
+
+    ROLLED for (int first = 0; first < width; first += SLAB) {
+        const int columns = width - first < SLAB ? width - first : SLAB;
+        bool in_slab[ROWS];
+        UNROLL for (int r = 0; r < ROWS; ++r) {
+            in_slab[r] = takes_part[r];
+            const GLOBAL elem *const from = a + (isize)row[r] * ld + first;
+            UNROLL for (int c = 0; c < SLAB; c += CHUNK) {
+                chunk v;
+                UNROLL for (int e = 0; e < CHUNK; ++e) v.e[e] = elem_zero();
+                if (takes_part[r] && columns == SLAB)
+                    v = *(const GLOBAL chunk *)(from + c);
+                else if (takes_part[r])
+                    UNROLL for (int e = 0; e < CHUNK; ++e)
+                        if (c + e < columns)
+                            v.e[e] = from[c + e];
+                UNROLL for (int e = 0; e < CHUNK; ++e) x[r][c + e] = v.e[e];
+            }
+        }
+        if (first) {
+            for (int i = THREAD_ID; i < first * SLAB; i += THREADS) {
+                const int k = i / SLAB, c = i % SLAB;
+                given[i] = c < columns ? a[(isize)pivot[k] * ld + first + c] : elem_zero();
+            }
+            BARRIER();
+            /* U of the slab: the lower inverse times what is given. */
+            const int c = THREAD_ID % SLAB, i0 = THREAD_ID / SLAB;
+            elem u[WIDTH / SLAB];
+            UNROLL for (int q = 0; q < WIDTH / SLAB; ++q) u[q] = elem_zero();
+            for (int from = 0; from < first; from += SLAB)
+                UNROLL for (int q = 0; q < WIDTH / SLAB; ++q)
+                    if (q * SLAB >= from && q * SLAB < first)
+                        UNROLL for (int k = 0; k < SLAB; k += CHUNK) {
+                            const elem *const at = inverted + (q * SLAB + i0) * PITCH + from + k;
+                            const chunk v = *(const chunk *)at;
+                            UNROLL for (int e = 0; e < CHUNK; ++e)
+                                u[q] = elem_madd(u[q], v.e[e], given[(from + k + e) * SLAB + c]);
+                        }
+            UNROLL for (int q = 0; q < WIDTH / SLAB; ++q)
+                if (q * SLAB < first) {
+                    upper[(q * SLAB + i0) * UPPER_PITCH + c] = u[q];
+                    if (BLOCK_ID == 0 && c < columns)
+                        top[(q * SLAB + i0) * WIDTH + first + c] = u[q];
+                }
+            BARRIER();
+            subtract_product(x, row, takes_part, a, ld, rows, first, upper, given);
+        }
+
+        /* The column is x[r][0], and behind it the slab goes round by one, so that one text serves
+         * all columns: a text for each does not stay in the instruction cache. */
+        ROLLED for (int j = 0; j < SLAB; ++j) {
+            if (j >= columns) { /* all threads alike */
+                UNROLL for (int r = 0; r < ROWS; ++r) go_round(x[r]);
+                continue;
+            }
+            const unsigned int tag = 256 * number + (unsigned int)(first + j) + 1;
+            words4 *const sent = messages + (j & 1) * blocks * MESSAGE;
+            const int parts = 1 + ((SLAB - j) * ELEM_WORDS + 1) / 2; /* of columns not yet done */
+            const candidate none = {0, 0};
+            candidate mine = none, best;
+            int which = 0;
+            UNROLL for (int r = 0; r < ROWS; ++r) {
+                const candidate one = candidate_of(x[r][0]);
+                if (takes_part[r] && is_larger(one, mine)) {
+                    mine = one;
+                    which = r;
+                }
+            }
+            const int its_lane = lane_of_largest(mine, &best);
+            if (lane == 0)
+                candidates[warp] = best;
+            BARRIER();
+            const candidate of_warp = lane < WARPS ? candidates[lane] : none;
+            if (lane_of_largest(of_warp, &best) == warp) {
+                if (lane == its_lane) {
+                    UNROLL for (int r = 0; r < ROWS; ++r)
+                        if (r == which) {
+                            said[0] = mine.high ? row[r] : NOBODY;
+                            UNROLL for (int c = 0; c < SLAB; ++c) ((elem *)(said + 4))[c] = x[r][c];
+                        }
+                }
+                warp_meet();
+                UNROLL for (int i = 0; i < MESSAGE; i += WARP) {
+                    const int part = i + lane;
+                    if (part < parts) {
+                        const unsigned int *const its = said + PLACE(part);
+                        const words4 v = {its[0], tag, its[1], tag};
+                        send_words(sent + (int)BLOCK_ID * MESSAGE + part, v);
+                    }
+                }
+            }
+            if (THREAD_ID == THREADS - 1 && first + j > 0) /* while messages are on their way */
+                exchange(pivot, first + j - 1, width, at_top, place, exchanged);
+            hear_rows(sent, heard, tag, parts);
+            BARRIER();
+            /* Lanes are blocks; each inverts what it has of the largest, for LAPACK multiplies. */
+            candidate largest = none;
+            elem inverted_largest = elem_zero();
+            int from = lane;
+            ROLLED for (int block = lane; block < blocks; block += WARP) {
+                const elem its = row_heard(heard, block)[0];
+                const candidate one = candidate_of(its);
+                if (heard[block * HEARD] != NOBODY && is_larger(one, largest)) {
+                    largest = one;
+                    inverted_largest = elem_over(elem_one(), its);
+                    from = block;
+                }
+            }
+            const int winner = lane_of_largest(largest, &best);
+            from = blocks > WARP ? (int)warp_read((unsigned int)from, winner) : winner;
+            union { elem e; unsigned int word[ELEM_WORDS]; } factor;
+            factor.e = inverted_largest;
+            UNROLL for (int i = 0; i < ELEM_WORDS; ++i)
+                factor.word[i] = warp_read(factor.word[i], winner);
+            const elem *const u = row_heard(heard, from);
+            const unsigned int pivot_row = heard[from * HEARD];
+            const elem divisor = u[0];
+            const bool is_zero = elem_is_zero(divisor), tiny = is_tiny(size_of(divisor));
+            if (THREAD_ID == 0) {
+                pivot[first + j] = (int)pivot_row;
+                if (BLOCK_ID == 0 && is_zero && *zero == 0)
+                    *zero = before + first + j + 1;
+            }
+            UNROLL for (int r = 0; r < ROWS; ++r) {
+                takes_part[r] = takes_part[r] && row[r] != pivot_row;
+                if (takes_part[r] && !is_zero) {
+                    x[r][0] = tiny ? elem_over(x[r][0], divisor) : elem_times(x[r][0], factor.e);
+                    const elem minus = elem_minus(x[r][0]);
+                    UNROLL for (int c = 1; c < SLAB; ++c)
+                        if (c < SLAB - j)
+                            x[r][c] = elem_madd(x[r][c], minus, u[c]);
+                }
+                go_round(x[r]);
+            }
+        }
+
+        UNROLL for (int r = 0; r < ROWS; ++r)
+            if (in_slab[r]) {
+                GLOBAL elem *const to = a + (isize)row[r] * ld + first;
+                UNROLL for (int c = 0; c < SLAB; c += CHUNK) {
+                    chunk v;
+                    UNROLL for (int e = 0; e < CHUNK; ++e) v.e[e] = x[r][c + e];
+                    if (columns == SLAB)
+                        *(GLOBAL chunk *)(to + c) = v;
+                    else
+                        UNROLL for (int e = 0; e < CHUNK; ++e)
+                            if (c + e < columns)
+                                to[c + e] = v.e[e];
+                }
+            }
+        BARRIER();
+        met += BLOCK_COUNT;
+        if (THREAD_ID == 0)
+            meet_blocks(counter, met);
+        BARRIER();
+        const int held = first + SLAB;
+        for (int i = THREAD_ID; i < SLAB * held; i += THREADS) {
+            const int k = i / held, c = i % held;
+            const bool known = k < columns && c < first + columns;
+            lower[k * PITCH + c] =
+                known ? read_fresh(a + (isize)pivot[first + k] * ld + c) : elem_zero();
+        }
+        BARRIER();
+        grow_inverse(inverted, lower, given, first);
+        BARRIER();
+    }
+
+    if (THREAD_ID == THREADS - 1)
+        exchange(pivot, width - 1, width, at_top, place, exchanged);
+    /* Nobody reads a row of the panel where it was any more. */
+    met += BLOCK_COUNT;
+    if (THREAD_ID == 0)
+        meet_blocks(counter, met);
+    BARRIER();
+#define COLUMNS 4
+#define EACH (WIDTH * COLUMNS / THREADS)
+    ROLLED for (int c0 = (int)BLOCK_ID * COLUMNS; c0 < width; c0 += blocks * COLUMNS) {
+        const int c = c0 + THREAD_ID % COLUMNS, k0 = THREAD_ID / COLUMNS;
+        elem above[EACH], moved[EACH];
+        UNROLL for (int i = 0; i < EACH; ++i) {
+            const int k = k0 + i * (THREADS / COLUMNS);
+            above[i] = moved[i] = elem_zero();
+            if (k >= width || c >= width)
+                continue;
+            const bool here = c < (k / SLAB + 1) * SLAB;
+            above[i] = read_fresh(here ? a + (isize)pivot[k] * ld + c : top + k * WIDTH + c);
+            if (place[k] >= width)
+                moved[i] = read_fresh(a + (isize)k * ld + c);
+        }
+        BARRIER();
+        UNROLL for (int i = 0; i < EACH; ++i) {
+            const int k = k0 + i * (THREADS / COLUMNS);
+            if (k >= width || c >= width)
+                continue;
+            a[(isize)k * ld + c] = above[i];
+            if (place[k] >= width)
+                a[(isize)place[k] * ld + c] = moved[i];
+        }
+    }
+    if (BLOCK_ID)
+        return;
+    for (int i = THREAD_ID; i < WIDTH * WIDTH; i += THREADS)
+        inverse[i] = inverted[i / WIDTH * PITCH + i % WIDTH];
+    const int k = THREAD_ID;
+    const bool mine = k < width;
+    if (mine) {
+        pivots[k] = before + exchanged[k];
+        own[k] = pivot[k];
+        if (place[k] >= width)
+            own[place[k]] = k;
+    }
+    for (int i = 0; i < many; ++i) {
+        GLOBAL int *const order = orders + i * apart;
+        const int came = mine ? read_fresh_int(order + pivot[k]) : 0;
+        const int went = mine ? read_fresh_int(order + k) : 0;
+        BARRIER();
+        if (mine) {
+            order[k] = came;
+            if (place[k] >= width)
+                order[place[k]] = went;
+        }
+    }
+}

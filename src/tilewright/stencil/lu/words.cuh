@@ -1,0 +1,150 @@
+/* What threads and blocks of panel.cuh tell each other, one idea of PTX a function, and arithmetic
+ * that the preludes lack.
+ *
+ * Whoever runs this source elsewhere defines EMULATED as a file that has the PTX functions.
+ */
+
+#define WARP 32
+
+/* 32-bit words in an element. */
+#define ELEM_WORDS (ELEM_BYTES / 4)
+
+typedef struct ALIGNED(16) { unsigned int x, y, z, w; } words4;
+
+/* 16 bytes of elements, as memory has them. */
+#define CHUNK (16 / ELEM_BYTES)
+typedef struct ALIGNED(16) { elem e[CHUNK]; } chunk;
+
+/* Whether a tensor core multiplies what a panel's earlier columns left to do. */
+#define TENSOR (REAL_BYTES == 8 && ELEM_BYTES == 8 && (defined(EMULATED) || __CUDA_ARCH__ >= 900))
+
+#ifdef EMULATED
+#include EMULATED
+#else
+HELPER unsigned int warp_max(unsigned int v) { return __reduce_max_sync(0xffffffffu, v); }
+HELPER unsigned int warp_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
+HELPER unsigned int warp_read(unsigned int v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+HELPER void warp_meet(void) { __syncwarp(); }
+
+/* Two words with their tags, written as 8 bytes that stay together: whoever finds the tags has
+ * the words, and no fence is needed (as NCCL's low-latency protocol does). */
+HELPER void send_words(words4 *to, words4 v)
+{
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w) : "memory");
+}
+
+HELPER words4 look_at_words(const words4 *from)
+{
+    words4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+    return v;
+}
+
+/* Say that this block's writes before its last barrier are there; wait for `all` blocks. */
+HELPER void meet_blocks(unsigned int *counter, unsigned int all)
+{
+    unsigned int seen;
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+    while (seen < all);
+}
+
+/* What other blocks wrote: past the first cache, which may hold what was there before. */
+HELPER elem read_fresh(const elem *from)
+{
+    elem v;
+#if ELEM_BYTES == 4
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(from) : "memory");
+#elif ELEM_BYTES == 8 && REAL_BYTES == 8
+    asm volatile("ld.global.cg.f64 %0, [%1];" : "=d"(v) : "l"(from) : "memory");
+#elif ELEM_BYTES == 8
+    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(v.x), "=f"(v.y) : "l"(from) : "memory");
+#else
+    asm volatile("ld.global.cg.v2.f64 {%0, %1}, [%2];"
+                 : "=d"(v.x), "=d"(v.y) : "l"(from) : "memory");
+#endif
+    return v;
+}
+
+HELPER int read_fresh_int(const int *from)
+{
+    int v;
+    asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+
+/* c += a b by a warp, 16 x 8 of 4 products: lane 4 g + t has rows g and g + 8 of A's column t, column
+ * g of B's row t, and columns 2 t and 2 t + 1 of C's rows g, then g + 8. */
+#if TENSOR
+HELPER void multiply_by_warp(double *c, const double *a, double b)
+{
+    asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(b));
+}
+#endif
+
+HELPER usize bits_of(REAL x)
+{
+#if REAL_BYTES == 8
+    return (usize)__double_as_longlong(x);
+#else
+    return (usize)(unsigned int)__float_as_int(x) << 32;
+#endif
+}
+#endif /* EMULATED */
+
+#define SIGN ((usize)1 << 63)
+
+/* What a pivot is chosen by, as bits in the order of numbers, with the sign's bit set: |x|, or
+ * |re| + |im| as LAPACK has it.  NaN is more than infinity, so that it is seen. */
+HELPER usize size_of(elem x)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return bits_of(x) | SIGN;
+#else
+    const REAL re = x.x < (REAL)0 ? -x.x : x.x, im = x.y < (REAL)0 ? -x.y : x.y;
+    return bits_of(re + im) | SIGN;
+#endif
+}
+
+/* Whether 1 / x overflows: of sizes as above, those below the least normal number's. */
+HELPER bool is_tiny(usize size)
+{
+    return size < (SIGN | ((usize)1 << (REAL_BYTES == 8 ? 52 : 55)));
+}
+
+HELPER elem elem_minus(elem x)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return -x;
+#else
+    return elem_scalar(-x.x, -x.y);
+#endif
+}
+
+HELPER elem elem_times(elem x, elem y) { return elem_madd(elem_zero(), x, y); }
+
+HELPER elem elem_one(void) { return elem_scalar((REAL)1, (REAL)0); }
+
+/* x / y; of complex numbers by Smith's formula, which neither overflows nor underflows early. */
+HELPER elem elem_over(elem x, elem y)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return x / y;
+#else
+    const REAL a = y.x < (REAL)0 ? -y.x : y.x, b = y.y < (REAL)0 ? -y.y : y.y;
+    if (a >= b) {
+        const REAL r = y.y / y.x, d = y.x + y.y * r;
+        return elem_scalar((x.x + x.y * r) / d, (x.y - x.x * r) / d);
+    }
+    const REAL r = y.x / y.y, d = y.x * r + y.y;
+    return elem_scalar((x.x * r + x.y) / d, (x.y * r - x.x) / d);
+#endif
+}
