@@ -76,6 +76,20 @@ def test_several_right_hand_sides_are_solved_as_one_by_one(pairs, sides):
     assert np.array_equal(b.words if pairs else b, kept.words if pairs else kept)
 
 
+@pytest.mark.parametrize("trans", ["T", "C"])
+@pytest.mark.parametrize("kind", ["f4", "c16", "pairs"])
+def test_transposed_systems_are_solved(kind, trans):
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((90, 90)), rng.standard_normal((90, 3))
+    if kind == "pairs":
+        a, b = tw.DoubleDouble(a), tw.DoubleDouble(b)
+    else:
+        a, b = a.astype(kind) * (1 + 1j if kind == "c16" else 1), b.astype(kind)
+    x = tw.lu_solve(tw.lu_factor(a), b, trans=trans)
+    op = a.conj().T if trans == "C" else a.T
+    assert tw.scaled_residual(op, x[:, 1], b[:, 1]) < 16
+
+
 def test_rows_are_exchanged_as_pivots_say():
     """Of a permutation, whose pivots move rows more than once."""
     order = np.random.default_rng(2).permutation(90)

@@ -8,7 +8,7 @@ and so on within each half, down to a few columns, which are factored one after 
 O(n^2) of the work is in matrix products, and a sum of n terms is rounded to memory log n times.
 
 Where NumPy's BLAS serves products (`tilewright.serve.host_blas`) and SciPy is installed, its LAPACK
-serves systems.
+serves systems.  On a CUDA device `tilewright.serve.lu` does, but for double-double.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.double_double import error_of_product
 from tilewright.precision import precision_of
+from tilewright.problem import Trans
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.double_double import DoubleDouble
@@ -43,25 +44,31 @@ _FEW_ROWS = 64
 
 
 def lu_factor(
-    a: Matrix,
+    a: Any,
     *,
+    overwrite_a: bool = False,
     device: str | LiveDevice | None = None,
-) -> tuple[Any, NDArray[np.intp]]:
+) -> tuple[Any, Any]:
     """Factor P A = L U with partial pivoting.
 
     Parameters
     ----------
-    a : ndarray or DoubleDouble, shape (n, n)
-        float32, float64, complex64, complex128 or double-double; not changed.
+    a : array, shape (n, n)
+        float32, float64, complex64, complex128 or `DoubleDouble`: NumPy's, or CuPy's or PyTorch's
+        on a CUDA device.
+    overwrite_a : bool
+        Whether `a` may be overwritten: a row-major one on a device, whose rows begin at multiples
+        of 16 bytes, is factored in place.
     device : str or LiveDevice, optional
-        Where the products run.
+        Where NumPy's arrays are factored, and products of `DoubleDouble` run; arrays on a device
+        are factored there.
 
     Returns
     -------
-    lu : ndarray or DoubleDouble, shape (n, n)
-        U in the upper triangle, L without its unit diagonal below.
-    pivots : ndarray of int, shape (n,)
-        Row i was exchanged with row ``pivots[i]``, in this order.
+    lu : array, shape (n, n)
+        U in the upper triangle, L without its unit diagonal below; of a's kind.
+    pivots : array of int, shape (n,)
+        Row i was exchanged with row ``pivots[i]``, in this order; of a's kind.
 
     Raises
     ------
@@ -70,11 +77,24 @@ def lu_factor(
     numpy.linalg.LinAlgError
         If a pivot is exactly zero.
     """
+    adapter = _adapter_of(a)
+    if adapter is not None:
+        _check_on_device(adapter, "a", a, device)
+        lu, pivots, zero = _on_device().factor(adapter, a, overwrite_a)
+        if zero > 0:
+            raise _singular(zero - 1)
+        return lu, pivots
     _check_square(a)
     _check_type(a)
     n = len(a)
     if not n:
         return a.copy(), np.arange(n)
+    live = _cuda_device(a, device)
+    if live is not None:
+        lu, pivots, zero = _on_device().factor_numpy(live, a)
+        if zero > 0:
+            raise _singular(zero - 1)
+        return lu, pivots.astype(np.intp)
     factor = _lapack("getrf", a, device)
     if factor is None:
         lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
@@ -83,6 +103,41 @@ def lu_factor(
     if zero > 0:
         raise _singular(zero - 1)
     return lu, pivots.astype(np.intp)
+
+
+def _adapter_of(*given: Any) -> Any:
+    """Return what knows arrays on a CUDA device; None of NumPy's and DoubleDouble."""
+    if any(isinstance(x, np.ndarray | DoubleDouble) or not hasattr(x, "ndim") for x in given):
+        return None
+    return _on_device().adapter_of(*given)
+
+
+def _on_device() -> Any:
+    """Return what factors and solves on a CUDA device, which others never import."""
+    from tilewright.serve.lu import arrays
+
+    return arrays
+
+
+def _cuda_device(a: Matrix, device: str | LiveDevice | None) -> Any:
+    """Return the CUDA device that factors a NumPy array; None where products or LAPACK serve."""
+    if not isinstance(a, np.ndarray):
+        return None
+    live = find_device(device)
+    return live if live.backend == "cuda" and _on_device().is_able(live) else None
+
+
+def _check_on_device(adapter: Any, name: str, a: Any, device: Any) -> None:
+    """Refuse what is no square matrix of a precision, on a device that a caller names otherwise."""
+    if device is not None:
+        raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
+    view = adapter.view(name, a)
+    if len(view.shape) != 2 or view.shape[0] != view.shape[1]:
+        raise ValueError(f"{name}.shape={view.shape} is not square; give an n x n matrix")
+    if not view.shape[0]:
+        raise ValueError(f"{name}.shape={view.shape} has no elements; give a larger matrix")
+    _check_type(view, name)
+    _on_device().check_able(view.ordinal)
 
 
 def _lapack(name: str, a: Matrix, device: str | LiveDevice | None) -> Callable[..., Any] | None:
@@ -172,64 +227,72 @@ def _factor_leaf(columns: Matrix, top: int) -> tuple[NDArray[np.intp], NDArray[n
     return pivots, order
 
 
-def _solve_lower(lower: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
-    """B <- L^-1 b in place for a lower triangle with a unit diagonal, splitting it in half."""
+def _solve_lower(
+    lower: Matrix, b: Matrix, device: str | LiveDevice | None, unit: bool = True
+) -> None:
+    """B <- L^-1 b in place for a lower triangle, in halves; `unit`: its diagonal is 1."""
     size = len(lower)
     if size <= _FEW_ROWS:
-        _solve_few(lower, b, upper=False)
+        _solve_few(lower, b, upper=False, unit=unit)
         return
     half = size // 2
-    _solve_lower(lower[:half, :half], b[:half], device)
+    _solve_lower(lower[:half, :half], b[:half], device, unit)
     _update(b[half:], lower[half:, :half], b[:half], device)
-    _solve_lower(lower[half:, half:], b[half:], device)
+    _solve_lower(lower[half:, half:], b[half:], device, unit)
 
 
-def _solve_upper(upper: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
-    """B <- U^-1 b in place for an upper triangle, splitting it in half."""
+def _solve_upper(
+    upper: Matrix, b: Matrix, device: str | LiveDevice | None, unit: bool = False
+) -> None:
+    """B <- U^-1 b in place for an upper triangle, in halves; `unit`: its diagonal is 1."""
     size = len(upper)
     if size <= _FEW_ROWS:
-        _solve_few(upper, b, upper=True)
+        _solve_few(upper, b, upper=True, unit=unit)
         return
     half = size // 2
-    _solve_upper(upper[half:, half:], b[half:], device)
+    _solve_upper(upper[half:, half:], b[half:], device, unit)
     _update(b[:half], upper[:half, half:], b[half:], device)
-    _solve_upper(upper[:half, :half], b[:half], device)
+    _solve_upper(upper[:half, :half], b[:half], device, unit)
 
 
-def _solve_few(x: Matrix, b: Matrix, *, upper: bool) -> None:
-    """Solve for a few rows with a triangle of x: L, whose diagonal is 1, or U.
-
-    LAPACK's general solver exchanges no rows of either, and finds what substitution does.
-    """
+def _solve_few(x: Matrix, b: Matrix, *, upper: bool, unit: bool) -> None:
+    """Solve for a few rows with a triangle of x, by LAPACK's general solver or by substitution."""
     if isinstance(x, np.ndarray):
-        triangle = np.triu(x) if upper else np.tril(x, -1) + np.eye(len(x), dtype=x.dtype)
+        triangle = np.triu(x) if upper else np.tril(x)
+        if unit:
+            np.fill_diagonal(triangle, 1)
         b[...] = np.linalg.solve(triangle, np.asarray(b))
-    elif upper:
-        for i in range(len(x) - 1, -1, -1):
+        return
+    for i in range(len(x))[:: -1 if upper else 1]:
+        if not unit:
             b[i] /= x[i, i]
-            b[:i] -= x[:i, i, None] * b[i, None]
-    else:
-        for i in range(len(x) - 1):
-            b[i + 1 :] -= x[i + 1 :, i, None] * b[i, None]
+        rest = slice(0, i) if upper else slice(i + 1, None)
+        b[rest] -= x[rest, i, None] * b[i, None]
 
 
 def lu_solve(
-    factored: tuple[Matrix, NDArray[np.intp]], b: Matrix, *, device: str | LiveDevice | None = None
+    factored: tuple[Any, Any],
+    b: Any,
+    *,
+    trans: str = "N",
+    device: str | LiveDevice | None = None,
 ) -> Any:
-    """Solve A x = b with the result of `lu_factor`.
+    """Solve op(A) x = b with the result of `lu_factor`.
 
     Parameters
     ----------
     factored : tuple
         What `lu_factor` returned.
-    b : ndarray or DoubleDouble, shape (n,) or (n, r)
-        Right-hand side, or r of them.
+    b : array, shape (n,) or (n, r)
+        Right-hand side, or r of them, of the factors' kind.
+    trans : {"N", "T", "C"}
+        op: A, its transpose, or its conjugate transpose.
     device : str or LiveDevice, optional
-        Where the products run.
+        Where NumPy's arrays are solved for, and products of `DoubleDouble` run.
 
     Returns
     -------
-    ndarray or DoubleDouble, of b's shape
+    array, of b's shape
         The solution, in lu's precision.
 
     Raises
@@ -240,6 +303,10 @@ def lu_solve(
         If b does not fit, is of no numbers, or is complex and A is not; or if `factored` is not
         what `lu_factor` returns.
     """
+    op = Trans.parse(trans, "trans")
+    adapter = _adapter_of(*factored, b) if isinstance(factored, tuple | list) else None
+    if adapter is not None and len(factored) == 2:
+        return _solved_on_device(adapter, *factored, b, op, device)
     lu, pivots = _factors(factored)
     n = len(lu)
     if not isinstance(b, np.ndarray | DoubleDouble):
@@ -257,16 +324,43 @@ def lu_solve(
     sides = x[:, None] if b.ndim == 1 else x
     if 0 in sides.shape:
         return x
+    live = _cuda_device(lu, device)
+    if live is not None:
+        _on_device().solve_numpy(live, lu, pivots, sides, op)
+        return x
     solve = _lapack("getrs", lu, device)
     if solve is not None:
-        return solve(lu, pivots, x)[0]
+        return solve(lu, pivots, x, trans="NTC".index(op.value))[0]
     order = list(range(n))
     for i, pivot in enumerate(pivots.tolist()):
         order[i], order[pivot] = order[pivot], order[i]
-    _rearrange(sides, np.array(order))
-    _solve_lower(lu, sides, device)
-    _solve_upper(lu, sides, device)
+    if not op.transposed:
+        _rearrange(sides, np.array(order))
+        _solve_lower(lu, sides, device)
+        _solve_upper(lu, sides, device)
+    else:
+        turned = lu.conj().T if op.conjugated else lu.T
+        _solve_lower(turned, sides, device, unit=False)
+        _solve_upper(turned, sides, device, unit=True)
+        _rearrange(sides, np.argsort(order))
     return x
+
+
+def _solved_on_device(adapter: Any, lu: Any, pivots: Any, b: Any, op: Trans, device: Any) -> Any:
+    """Return the solution for arrays on a device, of which values are not looked at."""
+    _check_on_device(adapter, "lu", lu, device)
+    n = lu.shape[0]
+    if tuple(pivots.shape) != (n,) or "int" not in str(pivots.dtype):
+        raise ValueError(
+            f"pivots.shape={tuple(pivots.shape)}, of {pivots.dtype}, should be {n} integers;"
+            " give the pivots of lu_factor"
+        )
+    if b.ndim not in (1, 2) or b.shape[0] != n:
+        shape = tuple(b.shape)
+        raise ValueError(f"b.shape={shape} should be {(n,)}, or {n} rows of right-hand sides")
+    if b.dtype != lu.dtype:
+        raise ValueError(f"b.dtype={b.dtype} but lu.dtype={lu.dtype}; convert b")
+    return _on_device().solve(adapter, lu, pivots, b, op)
 
 
 def _factors(factored: Any) -> tuple[Matrix, NDArray[np.intp]]:

@@ -1,7 +1,8 @@
 """Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
 
-Copies of operands and of triangles, the passes of ``accuracy="fp32"`` and ``"fp64"``, and their
-products: what the portfolio ``passes`` holds, so that none of them is compiled where it serves.
+Copies of operands and of triangles, the passes of ``accuracy="fp32"`` and ``"fp64"``, their
+products, and what LU factorisations launch: what the portfolio ``passes`` holds, so that none of
+them is compiled where it serves.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tilewright.serve.tensor_cores import wgmma
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
+from tilewright.stencil.lu import LUKernels
 from tilewright.stencil.residues.sources import Passes
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored
@@ -44,6 +46,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
         config = tensor_config(variant, device)
         yield f"residues {config.id}", wgmma().source(config, variant, "cuda")
     yield from (("residues native", one) for one in _native(device))
+    yield from _factorisations()
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
     for name in _ROUTES:
@@ -65,6 +68,13 @@ def _triangles() -> Iterator[Source]:
             yield MovedTriangle(size, mirrored).source("cuda")
             if size >= 8:
                 yield MovedTriangle(size, mirrored, True).source("cuda")
+
+
+def _factorisations() -> Iterator[tuple[str, Source]]:
+    for letter in "sdcz":
+        kernels = LUKernels(precision(letter))
+        yield from ((f"LU {letter}", one) for one in kernels.sources())
+    yield "LU", kernels.order()
 
 
 def _splits() -> Iterator[Source]:

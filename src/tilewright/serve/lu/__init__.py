@@ -1,0 +1,1 @@
+"""LU factorisation and solution on a CUDA device, on several streams."""
