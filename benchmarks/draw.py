@@ -39,6 +39,7 @@ from of_calls import (
     host_calls,
     host_cost,
     linear_systems,
+    lu,
     not_yet,
     opencl_calls,
     public_calls,
@@ -371,7 +372,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/portfolio.md": {"ships": ships, "first": first_calls},
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
-        "linear-systems": linear_systems, "transfers": transfers,
+        "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
     },
     "docs/export.md": {"calls": c_calls},

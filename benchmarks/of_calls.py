@@ -291,6 +291,24 @@ def linear_systems() -> str:
     return f"{about('cpu/linear_systems')}.\n\n{table(head, lines)}"
 
 
+def lu() -> str:
+    """Return how factorisations on a device stand beside a product and cuSOLVER, a line a size."""
+    if not is_there("h100/lu"):
+        return not_yet("lu")
+    lines = [
+        [
+            name_of(row["precision"]), str(row["size"]), f"{row['ms']:.1f}",
+            f"{row['tflops']:.1f}", f"{row['of_gemm']:.2f}", f"{row['ratio']:.2f}",
+            *(f"{one:.2f}" for one in row["solve_ratios"].values()),
+        ]
+        for row in rows("h100/lu")
+    ]  # fmt: skip
+    sides = rows("h100/lu")[0]["solve_ratios"]
+    head = ["", "n", "ms", "TFLOP/s", "of `gemm`'s", "cuSOLVER's time / ours",
+            *(f"solve for {one}" for one in sides)]  # fmt: skip
+    return f"{about('h100/lu')}.\n\n{table(head, lines)}"
+
+
 def transfers() -> str:
     """Return how products of matrices in the host's memory stand beside link, kernel and peer."""
     if not is_there("h100/transfers"):
