@@ -69,6 +69,8 @@ typedef struct {
     int (*encode_map)(void *map, int type, unsigned rank, void *first, const uint64_t *sizes,
                       const uint64_t *strides, const unsigned *box, const unsigned *steps,
                       int interleave, int swizzle, int promotion, int fill);
+    int (*new_event)(void **event, unsigned flags);
+    int (*record)(void *event, void *stream);
 } tilewright_cu;
 
 extern tilewright_cu tilewright_driver;

@@ -16,7 +16,8 @@ static const char *const names[] = {
     "cuThreadExchangeStreamCaptureMode", "cuCtxGetId", "cuCtxGetDevice",
     "cuDeviceGetAttribute", "cuDeviceGetName", "cuDeviceTotalMem_v2",
     "cuModuleLoadData", "cuModuleUnload",      "cuModuleGetFunction",
-    "cuFuncSetAttribute", "cuGetErrorString",  "cuTensorMapEncodeTiled"};
+    "cuFuncSetAttribute", "cuGetErrorString",  "cuTensorMapEncodeTiled",
+    "cuEventCreate",    "cuEventRecord"};
 
 /* Some drivers know no tensor maps, and no kernel that takes one. */
 enum { NAMES = sizeof names / sizeof *names, MOVE_MAP = 4, ENCODE_MAP = 23 };
