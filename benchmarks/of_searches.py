@@ -115,13 +115,21 @@ def pruning() -> str:
          *(f"{row[part]['of_best']} of 10 in {row[part]['kept']}" for part in parts)]
         for row in rows
     ]  # fmt: skip
-    whole = sum(row["learned_tenth"]["of_best"] == 10 for row in rows)
-    kept = sum(row["learned_tenth"]["of_best"] for row in rows)
     shown = table(
         ["problem", "points", "thresholds", "learned, as many", "learned, a tenth",
          "a tenth, of configs unseen"], lines,
     )  # fmt: skip
-    return (
-        f"{shown}\n\nA learned tenth keeps {kept} of {10 * len(rows)} of the fastest, and all ten"
-        f" on {whole} of {len(rows)} problems."
-    )
+    told = []
+    for part, what in (
+        ("thresholds", "The thresholds"), ("learned_tenth", "A learned tenth"),
+        ("learned_apart_tenth", "A learned tenth of configs unseen"),
+    ):  # fmt: skip
+        kept = sum(row[part]["of_best"] for row in rows)
+        whole = sum(row[part]["of_best"] == 10 for row in rows)
+        least = min(row[part]["fastest_share"] for row in rows)
+        told.append(
+            f"{what} keep{'s' * what.startswith('A')} {kept} of {10 * len(rows)}, all ten on"
+            f" {whole} of {len(rows)} problems, and a point of at least {100 * least:.1f} % of the"
+            " fastest's speed on all."
+        )
+    return shown + "\n\n" + " ".join(told)

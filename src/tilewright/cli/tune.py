@@ -80,7 +80,7 @@ def command(
     lessons: Annotated[
         list[Path] | None,
         typer.Option(
-            "--lessons", metavar="FILE", help="Recordings that a simulated search has learned from."
+            "--lessons", metavar="FILE", help="Recorded spaces to learn from, besides the store."
         ),
     ] = None,
     json: JsonOption = False,
@@ -121,6 +121,7 @@ def command(
             unproved_schedules=unproved_schedules,
             cluster=cluster,
             pruning=pruning,
+            lessons=lessons or (),
         )
     if json:
         emit_json(to_json(found, peak))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from tilewright.space import Config
 from tilewright.tuning.strategies.base import Strategy
 
-__all__ = ["Budget", "Within", "budget_of"]
+__all__ = ["Budget", "Within", "budget_of", "seconds_of"]
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_WORDS = re.compile(r"([1-9]\d*)\s*candidates?|converged(?:\s+([1-9]\d*))?")
 
 # Candidates in a row that improve nothing before a search counts as converged, where none are
 # given: after so many random search improves with a chance of 1 in 100 at most.
@@ -41,6 +41,33 @@ class Budget:
         return points if self.candidates is None else min(points, self.candidates)
 
 
+def seconds_of(budget: str | float, name: str = "budget") -> float:
+    """Return a duration in seconds.
+
+    Parameters
+    ----------
+    budget : str or float
+        Seconds, or a number with ``s``, ``m`` or ``h``, such as ``"120s"``.
+    name : str
+        The argument that it is of, for the error.
+
+    Raises
+    ------
+    ValueError
+        If it is not a positive duration.
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    text = str(budget).strip().lower()
+    scale = units.get(text[-1:], 0.0)
+    try:
+        seconds = float(text[:-1]) * scale if scale else float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{name}={budget!r} is not a duration; write it like 90s, 10m or 2h")
+    return seconds
+
+
 def budget_of(text: str | float) -> Budget:
     """Return a budget as it is written: ``90s``, ``10m``, ``500 candidates``, ``converged``.
 
@@ -53,33 +80,23 @@ def budget_of(text: str | float) -> Budget:
         If a part is none of these.
     """
     budget = Budget()
-    for part in str(text).split(","):
-        match = re.fullmatch(
-            r"\s*(?:(?P<time>[\d.]+(?:e\d+)?)\s*(?P<unit>[smh]?)|(?P<count>\d+)\s*candidates?"
-            r"|converged(?:\s+(?P<patience>\d+))?)\s*",
-            part.lower(),
+    for part in str(text).lower().split(","):
+        words = re.fullmatch(
+            r"\s*(?:([1-9]\d*)\s*candidates?|converged(?:\s+([1-9]\d*))?)\s*", part
         )
-        number = _number(match["time"]) if match and match["time"] else 0.0
-        if match and match["time"] and number > 0:
-            budget = replace(budget, seconds=number * _SECONDS[match["unit"]])
-        elif match and match["count"] and int(match["count"]) > 0:
-            budget = replace(budget, candidates=int(match["count"]))
-        elif match and part.strip().lower().startswith("converged") and match["patience"] != "0":
-            budget = replace(budget, patience=float(match["patience"] or PATIENCE))
+        if words is not None and words[1]:
+            budget = replace(budget, candidates=int(words[1]))
+        elif words is not None:
+            budget = replace(budget, patience=float(words[2] or PATIENCE))
         else:
-            raise ValueError(
-                f"budget={text!r} is none; write it like 90s, 10m, 500 candidates or converged,"
-                " several with commas"
-            )
+            try:
+                budget = replace(budget, seconds=seconds_of(part))
+            except ValueError:
+                raise ValueError(
+                    f"budget={text!r} is not a duration or a number of candidates; write it like"
+                    " 90s, 10m, 500 candidates or converged, several with commas"
+                ) from None
     return budget
-
-
-def _number(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        return 0.0
-    return found if math.isfinite(found) else 0.0
 
 
 class Within(Strategy):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -32,16 +33,17 @@ from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
-from tilewright.tuning.budget import Budget, Within, budget_of
+from tilewright.tuning.budget import Budget, Within, budget_of, seconds_of
 from tilewright.tuning.learned_space import LearnedSpace
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
+from tilewright.tuning.recorded.known import lessons_from
 from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
-from tilewright.tuning.strategies import Background, Points, Strategy
+from tilewright.tuning.strategies import Background, Lesson, Points, Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
@@ -74,33 +76,6 @@ _RACE_SECONDS = 10.0
 _FORECAST_SECONDS = 0.05
 
 
-def seconds_of(budget: str | float, name: str = "budget") -> float:
-    """Return a duration in seconds.
-
-    Parameters
-    ----------
-    budget : str or float
-        Seconds, or a number with ``s``, ``m`` or ``h``, such as ``"120s"``.
-    name : str
-        The argument that it is of, for the error.
-
-    Raises
-    ------
-    ValueError
-        If it is not a positive duration.
-    """
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    text = str(budget).strip().lower()
-    scale = units.get(text[-1:], 0.0)
-    try:
-        seconds = float(text[:-1]) * scale if scale else float(text)
-    except ValueError:
-        seconds = float("nan")
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"{name}={budget!r} is not a duration; write it like 90s, 10m or 2h")
-    return seconds
-
-
 def tune(
     problem: Problem,
     device: str | LiveDevice | None = None,
@@ -117,6 +92,7 @@ def tune(
     unproved_schedules: bool = False,
     cluster: Any = None,
     pruning: str = "thresholds",
+    lessons: Sequence[str | os.PathLike[str]] = (),
 ) -> TuningResult:
     """Find the fastest right kernel for a problem.
 
@@ -159,6 +135,8 @@ def tune(
     pruning : {"thresholds", "learned"}
         ``"learned"``: propose but the tenth of the space that a model of the store's measurements
         of other problems ranks best (`tuning.learned_space`).
+    lessons : sequence of str or path
+        Recorded spaces (`tuning.recorded`) that teach besides what the store has.
 
     Raises
     ------
@@ -186,7 +164,7 @@ def tune(
         session = _Session(live, problem, family, asked, observer, opened, joined)
         if unproved_schedules:
             session.space = _without_proofs(session.space)
-        session.learned = pruning == "learned"
+        session.learned, session.lessons = pruning == "learned", lessons
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
 
@@ -282,6 +260,7 @@ class _Session:
         self.space = self.served
         self.name = ""  # the strategy's
         self.learned = False  # whether measurements of other problems prune the space
+        self.lessons: Sequence[str | os.PathLike[str]] = ()
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -350,9 +329,7 @@ class _Session:
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         inside = [start for start in starts if start in space]
         about = self.family, self.problem, self.spec
-        background = Background(
-            features_on(*about), forecast_on(*about), lambda: lessons_of(self._taught(), *about)
-        )
+        background = Background(features_on(*about), forecast_on(*about), self._taught)
         if self.learned:
             space = LearnedSpace(space, background, inside)
         chosen = make_strategy(name, space, seed, inside)
@@ -360,9 +337,11 @@ class _Session:
         names = {parameter.name for parameter in space.parameters}
         return BaselinesFirst(chosen) if SCHEDULE in names else chosen
 
-    def _taught(self) -> Iterator[Measurement]:
-        """Return what the store has of the stencil."""
-        return self.store.query(stencil=self.family.name, version=self.family.version)
+    def _taught(self) -> tuple[Lesson, ...]:
+        """Return what the store has of the stencil on other problems, and what files have."""
+        known = self.store.query(stencil=self.family.name, version=self.family.version)
+        stored = lessons_of(known, self.family, self.problem, self.spec)
+        return *stored, *lessons_from(self.lessons, self.family)
 
     def _stored(self) -> list[Measurement]:
         """Return what the store has of this problem's space."""

@@ -18,8 +18,10 @@ from tilewright.cli.app import app
 from tilewright.hardware.catalogue import recognised
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
+from tilewright.tuning.background import FEATURES
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.recorded import read_recordings
+from tilewright.tuning.recorded.known import lessons_from
 from tilewright.tuning.recorded.simulate import Trajectory, simulate
 from tilewright.tuning.t4 import write_t4
 
@@ -108,6 +110,9 @@ def test_pruning_is_judged_by_models_of_other_problems(tmp_path):
         for at, config in enumerate(configs)
     ]  # fmt: skip
     write_t4(tmp_path / "two.json", measured)
+    first, second = lessons_from([tmp_path / "two.json", cache(tmp_path / "cache.json")], family)
+    assert first.configs == second.configs == configs
+    assert first.features.shape == (60, len(FEATURES))
     done = CliRunner().invoke(app, ["bench", "pruning", str(tmp_path / "two.json"), "--json"])
     assert done.exit_code == 0, done.output
     rows = json.loads(done.output)["results"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +14,14 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, stencil
 from tilewright.tuning.background import features_on, forecast_on
-from tilewright.tuning.recorded.reading import UNNAMED
+from tilewright.tuning.recorded.reading import UNNAMED, read_recordings
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.strategies.base import Background, Lesson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["about_of", "background_of", "whole_config"]
+__all__ = ["about_of", "background_of", "lessons_from", "whole_config"]
 
 
 def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Background:
@@ -85,6 +86,23 @@ def _lesson(recording: Recording, other: Recording) -> Lesson | None:
         for config in other.space.configs
     ]
     return Lesson(configs, other.seconds, features_on(*about)(whole))
+
+
+def lessons_from(files: Iterable[str | os.PathLike[str]], family: Stencil) -> tuple[Lesson, ...]:
+    """Return what recorded spaces of a stencil teach; other kernels' teach nothing.
+
+    Raises
+    ------
+    RecordingError
+        If a file is no recorded space.
+    """
+    found = []
+    for one in (one for file in files for one in read_recordings(file)):
+        about = about_of(one)
+        if about is not None and about[0].name == family.name:
+            configs = [whole_config(one, config) for config in one.space.configs]
+            found.append(Lesson(configs, one.seconds, features_on(*about)(configs)))
+    return tuple(found)
 
 
 def _plain(other: Recording) -> Lesson:
