@@ -16,7 +16,7 @@ from tilewright.precision import precision_of
 from tilewright.problem import Trans
 from tilewright.serve.lu.factor import factorisation
 from tilewright.serve.lu.solve import solution
-from tilewright.stencil.lu import LEAST_CAPABILITY, LUKernels
+from tilewright.stencil.lu import SHARED_BYTES, LUKernels
 
 __all__ = [
     "adapter_of",
@@ -50,16 +50,17 @@ def adapter_of(*given: Any) -> Any:
 
 def is_able(live: LiveDevice) -> bool:
     """Whether a device's blocks have the shared memory that a panel's kernel takes."""
-    return (live.spec.compute_capability or 0) >= LEAST_CAPABILITY
+    return live.spec.shared_bytes_per_block >= SHARED_BYTES
 
 
 def check_able(ordinal: int) -> None:
     """Refuse arrays on a device that factors none."""
     live = device_at(ordinal)
     if not is_able(live):
-        least = LEAST_CAPABILITY / 10
+        least = SHARED_BYTES >> 10
         raise ValueError(
-            f"{live.id} factors no arrays of its own: compute capability {least} does; give NumPy's"
+            f"{live.id} has no {least} KiB of shared memory a block, which factoring arrays on a"
+            " device takes; give NumPy's"
         )
 
 

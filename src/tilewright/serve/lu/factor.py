@@ -70,7 +70,7 @@ def blocks_of(n: int) -> list[Block]:
 _WIDTHS = ((11500, TOP), (8500, 1024), (4000, 512), (0, 256))
 _FIRST_WIDTH = 512
 
-# Blocks of a panel's kernel, each of which has a multiprocessor.
+# Thread blocks of a panel's kernel, each of which has a multiprocessor: a quarter of them at most.
 _PANEL_BLOCKS = 32
 
 # Microseconds that a panel takes a column.
@@ -167,6 +167,7 @@ class Factorisation:
 
     def __init__(self, live: Any, precision: Precision, n: int, ld: int) -> None:
         self._live, self._n = live, n
+        self._few = max(1, min(_PANEL_BLOCKS, live.spec.multiprocessors // 4))
         self._blocks = blocks_of(n)
         self._memory = memory = _Memory(n, precision, self._blocks)
         self._a = Part(A, ld, precision.element_bytes)
@@ -227,8 +228,8 @@ class Factorisation:
             np.int32(first), memory.messages, memory.counters + 4 * number, np.uint32(number + 1),
             memory.zero,
         )  # fmt: skip
-        kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, _PANEL_BLOCKS)))
-        launch = kernels.panel_launch(rows, _PANEL_BLOCKS)
+        kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, self._few)))
+        launch = kernels.panel_launch(rows, self._few, self._live.spec.multiprocessors)
         self._steps.made.append((kernel, launch, arguments))
 
     def _apply(
@@ -244,7 +245,7 @@ class Factorisation:
             return
         steps.rows(Way.OUT, a.at(first, begin), end - begin, last - first, order, taken)
         self._find_upper(source, columns, taken)
-        few = self._live.spec.multiprocessors - _PANEL_BLOCKS
+        few = self._live.spec.multiprocessors - self._few
         for left, right, limit in ((begin, begin + early, few), (begin + early, end, 0)):
             sizes = self._n - last, right - left, last - first
             lower, u, below = a.at(last, first), a.at(first, left), a.at(last, left)
@@ -270,7 +271,7 @@ class Factorisation:
     def _early(self, number: int, columns: int) -> int:
         """Return how many columns of an update are multiplied while the next block is factored."""
         following, width = self._blocks[number + 1], self._blocks[number].width
-        rows, few = self._n - following.first, _PANEL_BLOCKS
+        rows, few = self._n - following.first, self._few
         pace, every = _PACE[self._steps.precision.letter], self._live.spec.multiprocessors
         # Its update, its panels, and their products.
         inner = following.width**2 / 2

@@ -16,13 +16,12 @@ from tilewright.precision import Precision
 from tilewright.stencil.base import Launch, Source
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["LEAST_CAPABILITY", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
 
 VERSION = 1  # raised when what these kernels compute, or how they are launched, changes
 
-# CUDA C++ Programming Guide, "Compute Capabilities": from here on a block has 227 KB of shared
-# memory.
-LEAST_CAPABILITY = 90
+# Shared memory of a block that the largest kernel takes; blocks of Hopper have 227 KB.
+SHARED_BYTES = 208 << 10
 
 _THREADS = 256
 
@@ -119,8 +118,10 @@ class LUKernels:
         able = self._rows_of_a_thread
         return next((one for one in able if one * blocks * _THREADS >= rows), able[-1])
 
-    def panel_launch(self, rows: int, blocks: int = _BLOCKS) -> Launch:
-        """Return the launch for a panel of so many rows; all its blocks have to be there at once.
+    def panel_launch(self, rows: int, blocks: int = _BLOCKS, most: int = _MOST_BLOCKS) -> Launch:
+        """Return the launch for a panel of so many rows.
+
+        All its blocks have to be there at once: `most` of them.
 
         Raises
         ------
@@ -128,9 +129,10 @@ class LUKernels:
             If there are more rows than blocks can hold.
         """
         needed = -(-rows // (_THREADS * self.panel_rows(rows, blocks)))
-        if needed > _MOST_BLOCKS:
-            most = _MOST_BLOCKS * _THREADS * self._rows_of_a_thread[-1]
-            raise ValueError(f"a has {rows} rows; at most {most} are factored on a device")
+        most = min(most, _MOST_BLOCKS)
+        if needed > most:
+            able = most * _THREADS * self._rows_of_a_thread[-1]
+            raise ValueError(f"a has {rows} rows; this device factors at most {able}")
         return Launch((needed, 1), (_THREADS, 1))
 
     # -- all others ----------------------------------------------------------------------
