@@ -90,7 +90,7 @@ def rows(path: Path) -> dict[int, tuple[int, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "shares"),
-    [(30, (0.5,)), pytest.param(200, (0.25, 0.5), marks=pytest.mark.thorough)],
+    [(20, (0.5,)), pytest.param(200, (0.25, 0.5), marks=pytest.mark.thorough)],
 )
 def test_nothing_is_lost_whatever_fails_or_is_killed(
     tmp_path: Path, count: int, shares: tuple[float, ...]
