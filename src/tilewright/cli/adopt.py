@@ -11,6 +11,8 @@ piece gets its share of the time that is left; none serves before it was verifie
 from __future__ import annotations
 
 import json as json_
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,6 +49,9 @@ _SHAPES, _COMPARED = 60, 24
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
 _CPU_SIDES = range(128, 2049)
 
+# Processes that verify at once: oracles on the host take most of the time.
+_VERIFIERS = 4
+
 # No piece has fewer seconds: starting a tuner's workers and checking its winner takes some.
 _LEAST_SECONDS = 15.0
 
@@ -80,7 +85,6 @@ def command(
 ) -> None:
     """Measure a device, tune and build kernels for it, and say what that gained."""
     from contextlib import nullcontext, redirect_stdout
-    from sys import stderr
 
     from tilewright.backend import device as find_device
     from tilewright.paths import data_dir, private_directory
@@ -93,7 +97,7 @@ def command(
     folder = private_directory(data_dir(to_write=True) / "adopted" / live.fingerprint)
     work = _Adoption(live, folder, afresh)
     pieces = list(work.pieces(wanted))
-    with alone_on(live, "tilewright adopt"), redirect_stdout(stderr) if json else nullcontext():
+    with alone_on(live, "tilewright adopt"), redirect_stdout(sys.stderr) if json else nullcontext():
         done = work.do(pieces, until)
     left = [one.name for one in pieces if one.name not in done]
     gained = _read(folder / "compared.json")
@@ -242,31 +246,40 @@ class _Adoption:
             for of in ("times", "also")
         )
         build(
-            name, self.folder / "work", None if verified else self.folder / "built", times,
+            name, self.folder / "work", None if verified else self.folder / f"built-{name}", times,
             self.live.id, seconds, also=also, verified=verified,
         )  # fmt: skip
         return True
 
     def _verify(self, name: str, seconds: float) -> bool:
-        """Run all that was built; let what is right serve."""
-        from tilewright.backend.cuda.device import CUDADevice
+        """Run all that was built, in processes that may fail; let what is right serve."""
         from tilewright.paths import write_json
-        from tilewright.portfolio.portfolio import read_portfolio
-        from tilewright.portfolio.verify import verify
 
-        assert isinstance(self.live, CUDADevice)  # whose pieces these are
-        until = time.monotonic() + seconds
-        path = self.folder / f"right-{name}.json"
-        passed = _read(path)
-        built = read_portfolio(self.folder / "built", name)
-        found = verify(self.live, built, seconds, passed=passed)
-        write_json(path, passed | found.right)
-        for what in found.wrong.values():
-            say(f"  wrong, and left out: {what}")
-        if found.left:
-            say(f"  {found.left} instances are still to be run")
+        began = time.monotonic()
+        paths = [self.folder / f"right-{name}-{part}.json" for part in range(_VERIFIERS)]
+        running = [
+            subprocess.Popen(  # noqa: S603  # our own command, no shell
+                [
+                    sys.executable, "-m", "tilewright", "portfolio", "verify", "--run", "--json",
+                    "--folder", self.folder / f"built-{name}", "--device", self.live.id,
+                    "--share", f"{part}/{_VERIFIERS}", "--seconds", str(seconds), "-o", path,
+                ],
+                stdout=subprocess.PIPE, text=True,
+            )
+            for part, path in enumerate(paths)
+        ]  # fmt: skip
+        told = [one.communicate()[0] for one in running]
+        rows = [row for text in told if text.strip() for row in json_.loads(text)]
+        for row in rows:
+            for what in row["wrong"].values():
+                say(f"  wrong, and left out: {what}")
+        left = sum(row["left"] for row in rows)
+        if left or len(rows) < _VERIFIERS:
+            say(f"  {left} instances are still to be run, of {len(rows)} shares of {_VERIFIERS}")
             return False
-        return self._build(name, max(60.0, until - time.monotonic()), path)
+        right = self.folder / f"right-{name}.json"
+        write_json(right, {digest: at for path in paths for digest, at in _read(path).items()})
+        return self._build(name, max(60.0, seconds + began - time.monotonic()), right)
 
     def _compare(self, wanted: list[str], seconds: float) -> bool:
         """Time what serves now beside the defaults and the vendor's library, on drawn shapes."""

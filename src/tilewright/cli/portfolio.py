@@ -151,7 +151,7 @@ def verify(
                 for row in rows
             ],
         )  # fmt: skip
-    for row in rows:
+    for row in rows if not json else ():
         for what in row.get("wrong", {}).values():
             say(f"wrong: {what}")
     if any(row["damaged"] or row.get("wrong") for row in rows):
