@@ -44,7 +44,7 @@ _PACES = ("bf16", "int8", "e4m3", "tf32")
 _FASTEST = 6
 
 # Shapes of each pair of transposes that are timed at most; shapes that are compared at the end.
-_SHAPES, _COMPARED = 60, 24
+_SHAPES, _COMPARED = 140, 24
 
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
 _CPU_SIDES = range(128, 2049)
@@ -53,7 +53,7 @@ _CPU_SIDES = range(128, 2049)
 _VERIFIERS = 4
 
 # No piece has fewer seconds: starting a tuner's workers and checking its winner takes some.
-_LEAST_SECONDS = 15.0
+_LEAST_SECONDS = 10.0
 
 # Turns of each in the comparison: an odd number, so that the median is a time that was measured.
 _ROUNDS = 5
@@ -159,7 +159,7 @@ class _Adoption:
                     yield _Piece(f"tune {name} {trans} {size}", 0.75, run)
             if self.live.backend == "cuda":
                 for letter in _letters(name):
-                    yield _Piece(f"time {letter}", 1.5, partial(self._time, letter))
+                    yield _Piece(f"time {letter}", 3.0, partial(self._time, letter))
                 yield _Piece(f"build {name}", 1.5, partial(self._build, name))
                 yield _Piece(f"verify {name}", 1.5, partial(self._verify, name))
         yield _Piece("compare", 1.5, partial(self._compare, wanted))
