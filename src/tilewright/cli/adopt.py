@@ -89,7 +89,7 @@ def command(
     from tilewright.backend import device as find_device
     from tilewright.paths import data_dir, private_directory
     from tilewright.tuning.alone import alone_on
-    from tilewright.tuning.tuner import seconds_of
+    from tilewright.tuning.budget import seconds_of
 
     until = time.monotonic() + seconds_of(budget)
     live = find_device(device)
