@@ -5,28 +5,25 @@
     upload      | A0 | B0 | B1 |    A1   | ...
     multiply              | C00 | C01 | C10 | C11 | ...     each as soon as its panels are there
     download                    | C00 | C01 | C10 | ...
-
-Panels stay on the device as long as there is room; the least recently used one goes.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import BackendError, Event, Operand
+from tilewright.backend import BackendError
 from tilewright.serve.gemm import Request
 from tilewright.serve.split.decision import DECISION_WORDS
 from tilewright.serve.streamed.host import HostMatrix
-from tilewright.serve.streamed.parts import SplitPanel
+from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.schedule import Schedule
 from tilewright.serve.streamed.tiling import (
@@ -34,13 +31,11 @@ from tilewright.serve.streamed.tiling import (
     Place,
     Task,
     Tiling,
-    aligned,
     longest,
     numbers_bytes,
     tile_line,
 )
 from tilewright.serve.streamed.transport import Transport
-from tilewright.stencil.split.sources import Stored
 
 __all__ = ["Job", "Worker"]
 
@@ -82,101 +77,6 @@ class Job:
         return any(self.request.precision.scalar(self.request.beta))
 
 
-@dataclass
-class _Slot:
-    """Device memory for a panel or a tile.
-
-    Parameters
-    ----------
-    memory : object
-        The device's handle.
-    arrival : list of Event
-        Of what is there, or on its way.
-    users : list of Event
-        Of the products that read or write it.
-    ld : int
-        Elements from a line to the next.
-    room : tuple of object
-        Memory for a panel's parts, the numbers of its sides and a decision, where it is split.
-    split : SplitPanel, optional
-        What is there.
-    """
-
-    memory: Any
-    arrival: list[Event] = field(default_factory=list)
-    users: list[Event] = field(default_factory=list)
-    ld: int = 1
-    room: tuple[Any, Any, Any] = (None, None, None)
-    split: SplitPanel | None = None
-
-    def operand(self) -> Operand:
-        """Return it as a kernel's operand."""
-        return Operand(self.memory, 0, self.ld)
-
-
-class _Panels:
-    """Panels of an operand that are on the device.
-
-    Parameters
-    ----------
-    matrix : HostMatrix
-        Whose.
-    transport : Transport
-        What copies them.
-    slots : list of _Slot
-        Room for them.
-    own : sequence of (int, int)
-        The panels whom these slots belong to, one by one; none where any may have any.
-    rows_are_sides : bool, optional
-        Of what is split: whether rows of op(A), or columns of op(B), are the array's rows.
-    """
-
-    def __init__(
-        self, matrix: HostMatrix | PlacedMatrix, transport: Transport, slots: list[_Slot],
-        own: Sequence[tuple[int, int]], rows_are_sides: bool | None = None,
-    ) -> None:  # fmt: skip
-        self._rows_are_sides = rows_are_sides
-        self.row_major = matrix.row_major
-        self._matrix, self._transport = matrix, transport
-        self._is_here = matrix.is_on(transport.live)
-        self._own = dict(zip(own, slots, strict=True)) if own else {}
-        self._free = [] if own else slots
-        self._kept: OrderedDict[tuple[int, int], _Slot] = OrderedDict()
-
-    def take(self, number: tuple[int, int], place: tuple[Piece, Piece]) -> _Slot:
-        """Return a panel of a number, on its way from its place if it was not there."""
-        slot = self._kept.pop(number, None)
-        if slot is None:
-            if self._is_here and self._rows_are_sides is None:
-                operand = self._matrix.operand(*place)
-                return _Slot(operand.memory, ld=operand.ld)
-            slot = self._own.get(number) or (
-                self._free.pop() if self._free else self._kept.popitem(last=False)[1]
-            )
-            self._bring(slot, place)
-        self._kept[number] = slot
-        return slot
-
-    def _bring(self, slot: _Slot, place: tuple[Piece, Piece]) -> None:
-        """Let a panel come to a slot, and be split."""
-        if self._is_here:
-            operand = self._matrix.operand(*place)
-            slot.memory, slot.ld, after = operand.memory, operand.ld, slot.users
-        else:
-            lines = self._matrix.lines(*place)
-            slot.ld = aligned(lines.shape[1], lines.itemsize)
-            arrived = self._transport.upload(slot.memory, lines, slot.ld, slot.users)
-            slot.arrival = after = [] if arrived is None else [arrived]
-        slot.users = []
-        if self._rows_are_sides is not None:
-            (top, bottom), (left, right) = place
-            sides, terms = bottom - top, right - left
-            if not self._rows_are_sides:
-                sides, terms = terms, sides
-            stored = Stored(sides, terms, self._rows_are_sides is self.row_major)
-            slot.split = self._transport.split(stored, slot.operand(), slot.room, after)
-
-
 class Worker:
     """A device at work.
 
@@ -201,10 +101,10 @@ class Worker:
             isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
         )
         self._splits = job.reads and t.split
-        self._free: queue.Queue[_Slot | None] = queue.Queue()
-        self._slots: dict[Place, _Slot] = {}
-        self._finished: queue.Queue[tuple[Place, _Slot] | None] = queue.Queue()
-        self._panels: tuple[_Panels, ...] = ()
+        self._free: queue.Queue[Slot | None] = queue.Queue()
+        self._slots: dict[Place, Slot] = {}
+        self._finished: queue.Queue[tuple[Place, Slot] | None] = queue.Queue()
+        self._panels: tuple[Panels, ...] = ()
         self._begun = 0
         self._ahead = threading.Semaphore(job.ahead) if job.ahead else None
         self._written: Place | None = None  # the tile that is copied back
@@ -277,10 +177,10 @@ class Worker:
         memory = iter(self._transport.allocate([*sizes, *of_tiles]))
         operations = job.request.trans_a, job.request.trans_b
         self._panels = tuple(
-            _Panels(
+            Panels(
                 matrix, self._transport,
                 [
-                    _Slot(next(memory), room=(next(memory), next(memory), next(memory)))
+                    Slot(next(memory), room=(next(memory), next(memory), next(memory)))
                     for _ in panels
                 ],
                 list(product(range(len(side)), range(len(t.k)))) if panels and not t.panels else (),
@@ -290,7 +190,7 @@ class Worker:
                 read, of_panels, operations[: len(read)], (False, True)[: len(read)], strict=True
             )
         )  # fmt: skip
-        slots = [_Slot(one) for one in memory]
+        slots = [Slot(one) for one in memory]
         if t.tiles:
             for slot in slots:
                 self._free.put(slot)
@@ -316,7 +216,7 @@ class Worker:
 
     # -- products --------------------------------------------------------------------------
 
-    def _started(self) -> Iterator[tuple[Place, _Slot]]:
+    def _started(self) -> Iterator[tuple[Place, Slot]]:
         """Yield each tile once its last product is enqueued."""
         schedule = self._job.schedule
         while (place := self._next()) is not None:
@@ -324,7 +224,7 @@ class Worker:
             if tile is None:
                 return
             whole = Task(*place, 0, True, True)
-            waiting: list[tuple[Task, list[_Slot]]] = []
+            waiting: list[tuple[Task, list[Slot]]] = []
             for task in self._job.tiling.tasks(place) if self._job.reads else (whole,):
                 if not schedule.works(self._number):
                     return
@@ -342,7 +242,7 @@ class Worker:
             self._ahead.acquire()
         return self._job.schedule.take(self._number)
 
-    def _arriving(self, task: Task) -> list[_Slot]:
+    def _arriving(self, task: Task) -> list[Slot]:
         """Return the panels of a product, on their way."""
         job, t = self._job, self._job.tiling
         if not job.reads:
@@ -359,12 +259,12 @@ class Worker:
             for panels, number, place in zip(self._panels, numbers, places, strict=True)
         ]
 
-    def _tile(self, place: Place) -> _Slot | None:
+    def _tile(self, place: Place) -> Slot | None:
         """Return room for a tile of C, with what is there on its way where it is read."""
         c, (rows, columns) = self._job.c, self._pieces(place)
         if self._in_place:
             operand = c.operand(rows, columns)
-            return _Slot(operand.memory, ld=operand.ld)
+            return Slot(operand.memory, ld=operand.ld)
         tile = self._slots[place] if self._slots else self._free.get()
         if tile is None or not self._job.schedule.works(self._number):
             return None
@@ -379,7 +279,7 @@ class Worker:
     def _pieces(self, place: Place) -> tuple[Piece, Piece]:
         return self._job.tiling.m[place[0]], self._job.tiling.n[place[1]]
 
-    def _multiply(self, task: Task, panels: list[_Slot], tile: _Slot) -> None:
+    def _multiply(self, task: Task, panels: list[Slot], tile: Slot) -> None:
         """Enqueue one product behind its panels."""
         job = self._job
         (top, bottom), (left, right) = self._pieces((task.i, task.j))
@@ -418,7 +318,7 @@ class Worker:
             except BaseException as error:
                 self._fail(error)
 
-    def _finish(self, place: Place, tile: _Slot) -> None:
+    def _finish(self, place: Place, tile: Slot) -> None:
         """Copy one tile to where it belongs."""
         rows, columns = self._pieces(place)
         c, self._written = self._job.c, place
