@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright.backend import LiveDevice, Operand
-from tilewright.problem import Problem
+from tilewright.serve.split.decision import DECISION_WORDS
 from tilewright.serve.split.product import serve_unproved
-from tilewright.serve.streamed.parts import Splitter
+from tilewright.serve.streamed.parts import Rooms, are_multiplied, steps_to_split
 from tilewright.serve.streamed.tiling import numbers_bytes
 from tilewright.stencil.split.sources import Stored
 
@@ -36,27 +34,37 @@ def test_two_panels_are_multiplied_as_their_product_alone(live: LiveDevice, of_a
     rng = np.random.default_rng(5)
     m, n, k = 60, 37, 300
     a, b = DRAWN[of_a](rng, (m, k)), DRAWN[of_b](rng, (k, n))
-    memory = [live.upload(a), live.upload(b)]
+    memory = [live.upload(np.zeros(300, np.int32))]
+    tops = memory[0]
 
-    def allocate(size):
-        memory.append(live.allocate(size))
-        return memory[-1]
-
-    def room(side, terms):
-        return allocate(4 * side * terms * 2), allocate(numbers_bytes(side)), allocate(64)
+    def decided(stored, x):
+        memory.append(live.upload(x))
+        operand = Operand(memory[-1], 0, x.shape[1])
+        sizes = 8 * x.size, numbers_bytes(stored.side), 4 * DECISION_WORDS
+        memory.extend(live.allocate(size) for size in sizes)
+        for kernel, launch, arguments in steps_to_split(
+            live, stored, operand, Rooms(*memory[-3:]), tops
+        ):
+            live.launch(kernel, launch, arguments).wait()
+        words = np.empty(DECISION_WORDS, np.int32)
+        live.download(memory[-1], words)
+        return words
 
     try:
-        splitter = Splitter(live, None, allocate, max(m, n))
-        panels = [
-            splitter.split(Stored(m, k, True), Operand(memory[0], 0, k), room(m, k), ()),
-            splitter.split(Stored(n, k, False), Operand(memory[1], 0, n), room(n, k), ()),
-        ]
         told = tw.Decision()
         with serve_unproved():
             tw.gemm(a, b, accuracy="fp32", report=told, device=live)
-            found = splitter.route(Problem(m, n, k, "s"), SimpleNamespace(alpha=1, beta=0), *panels)
-        assert found == told.variant
+        words = decided(Stored(m, k, True), a), decided(Stored(n, k, False), b)
+        assert are_multiplied(*words, k) == (told.variant == "fp16x3")
     finally:
-        live.finish()
         for one in memory:
             live.free(one)
+
+
+def test_rooms_fit_into_what_is_taken_for_them():
+    for side, k, k_fast in ((1, 1, True), (100, 7, False), (4096, 2048, True), (33, 9999, False)):
+        rooms = Rooms.within(0, Stored(side, k, k_fast))
+        lines = -(-side // 32) * 32, -(-k // 32) * 32
+        assert rooms.numbers <= 4 * lines[0] * lines[1]
+        assert rooms.decision + 4 * DECISION_WORDS - rooms.numbers <= numbers_bytes(side)
+        assert rooms.numbers % 256 == rooms.decision % 16 == 0

@@ -17,7 +17,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
@@ -97,7 +96,7 @@ class Overlapped:
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
         self._up, self._down, self._passes, *self._lanes = _streams(live)
-        self._splitter: Splitter | None = None
+        self._splitter = Splitter(live, self._passes)
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
         self._lent: dict[int, tuple[int, int]] = {}
@@ -148,8 +147,7 @@ class Overlapped:
         self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
     ) -> Event:
         event: Event = self._live.between_events(begin, stream, after, keep, name)
-        if is_recording():
-            self._shown.append(event)
+        self._show(event)
         return event
 
     def splits(self, request: Request) -> bool:
@@ -158,40 +156,31 @@ class Overlapped:
         plain = not (complex(request.alpha).imag or complex(request.beta).imag)
         return real and plain and has_wgmma(self._live) and is_standard()
 
-    def prepare_to_split(self, longest: int) -> None:
-        """Take what passes share, until `close`."""
-        self._splitter = Splitter(self._live, self._passes, self._allocate, longest)
-
-    def _allocate(self, size: int) -> int:
-        self._held.append(self._live.allocate(size))
-        return self._held[-1]
-
     def split(
-        self, stored: Stored, operand: Operand, room: tuple[int, int, int], after: Sequence[Event]
+        self, stored: Stored, operand: Operand, rooms: int, after: Sequence[Event]
     ) -> SplitPanel:
         """Enqueue the passes over a panel."""
-        assert self._splitter is not None
-        panel = self._splitter.split(stored, operand, room, after)
-        if is_recording():
-            self._shown.append(panel.ready)
+        panel = self._splitter.split(stored, operand, rooms, after)
+        self._show(panel.ready)
         return panel
 
     def multiply_split(
         self, request: Request, operands: Any, split: Any, after: Sequence[Event], lane: int
     ) -> Event:
         """Enqueue a product of two split panels, waiting for what was counted in them."""
-        assert self._splitter is not None
         problem, call, exchanged = column_major_call(request, operands)
         a, b = split[::-1] if exchanged else split
-        route = self._splitter.route(problem, call, a, b)
-        if route == "ieee":
-            plain = replace(request, arithmetic="")
-            return self.multiply(plain, operands, [*after, a.ready, b.ready], lane)
+        if not self._splitter.takes(problem, call, a, b):
+            return self.multiply(request, operands, [*after, a.ready, b.ready], lane)
         stream = self._lanes[lane % len(self._lanes)]
-        event = self._splitter.multiply(route, call, a, b, stream, after)
+        event = self._splitter.multiply(call, a, b, stream, after)
+        self._show(event)
+        return event
+
+    def _show(self, event: Event) -> None:
+        """Remember what a timeline tells of."""
         if is_recording():
             self._shown.append(event)
-        return event
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
         """Return what a product on a lane needs besides: the driver would map it anew each time."""

@@ -32,8 +32,8 @@ class Slot:
         Of the products that read or write it.
     ld : int
         Elements from a line to the next.
-    room : tuple of object
-        Memory for a panel's parts, the numbers of its sides and a decision, where it is split.
+    rooms : object
+        Memory for what a panel is split into.
     split : SplitPanel, optional
         What is there.
     """
@@ -42,7 +42,7 @@ class Slot:
     arrival: list[Event] = field(default_factory=list)
     users: list[Event] = field(default_factory=list)
     ld: int = 1
-    room: tuple[Any, Any, Any] = (None, None, None)
+    rooms: Any = None
     split: SplitPanel | None = None
 
     def operand(self) -> Operand:
@@ -110,4 +110,4 @@ class Panels:
             if not self._rows_are_sides:
                 sides, terms = terms, sides
             stored = Stored(sides, terms, self._rows_are_sides is self.row_major)
-            slot.split = self._transport.split(stored, slot.operand(), slot.room, after)
+            slot.split = self._transport.split(stored, slot.operand(), slot.rooms, after)

@@ -48,12 +48,7 @@ class Transport(Protocol):
     def splits(self, request: Any) -> bool:
         """Whether panels are split into parts once, for all products that they are in."""
 
-    def prepare_to_split(self, longest: int) -> None:
-        """Take what splitting panels of so long sides needs."""
-
-    def split(
-        self, stored: Any, operand: Any, room: tuple[Any, Any, Any], after: Sequence[Event]
-    ) -> Any:
+    def split(self, stored: Any, operand: Any, rooms: Any, after: Sequence[Event]) -> Any:
         """Enqueue the passes over a panel; see `tilewright.serve.streamed.parts.Splitter`."""
 
     def multiply_split(
@@ -105,12 +100,7 @@ class InOrder:
         """Each product splits what it takes."""
         return False
 
-    def prepare_to_split(self, longest: int) -> None:
-        """Nothing is taken."""
-
-    def split(
-        self, stored: Any, operand: Any, room: tuple[Any, Any, Any], after: Sequence[Event]
-    ) -> Any:
+    def split(self, stored: Any, operand: Any, rooms: Any, after: Sequence[Event]) -> Any:
         """Never called."""
         raise AssertionError(stored)
 
