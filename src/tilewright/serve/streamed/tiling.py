@@ -55,20 +55,21 @@ class Cuts(NamedTuple):
         A piece is a multiple of a unit: a side divided by this,
     least, most : int
         but at least and at most so long.
-    steps : int
-        A piece of k is a quarter of it, and at most so long.
+    parts, steps : int
+        A piece of k is so many a part of it, and at most so long.
     """
 
     share: int
     least: int
     most: int
+    parts: int
     steps: int
 
 
 # 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Two panels
 # of 8192 lines and 2048 steps take a link of 50 GB/s 2.7 ms.  From device to device that is a
 # tenth, and C is read and written again for each piece of k.
-HOST, PLACED = Cuts(8, 1024, 2048, 2048), Cuts(4, 2048, 4096, 8192)
+HOST, PLACED = Cuts(8, 1024, 2048, 4, 2048), Cuts(4, 2048, 4096, 2, 8192)
 
 # A piece is at most so long, that several devices have something to share.
 _LONGEST = 8192
@@ -165,7 +166,7 @@ class Tiling:
             If not even the smallest tiles fit.
         """
         rows, columns = _halves(m, cuts), _halves(n, cuts)
-        steps = _steps(k, cuts.steps, (longest(rows) + longest(columns)) * itemsize)
+        steps = _steps(k, cuts, (longest(rows) + longest(columns)) * itemsize)
         for tiles in (0, min(_TILES, len(rows) * len(columns))):
             found = cls(rows, columns, steps, 0, tiles, split)
             if found.device_bytes(itemsize) <= limit:
@@ -315,9 +316,9 @@ def _halves(side: int, cuts: Cuts) -> tuple[Piece, ...]:
     return tuple(pairwise([*starts, side]))
 
 
-def _steps(k: int, most: int, step_bytes: int) -> tuple[Piece, ...]:
+def _steps(k: int, cuts: Cuts, step_bytes: int) -> tuple[Piece, ...]:
     """Return pieces of k, a step of which is so many bytes of two panels; the first is half."""
-    length = max(512, min(most, k // 4), _LEAST_COPY // step_bytes) // 512 * 512
+    length = max(512, min(cuts.steps, k // cuts.parts), _LEAST_COPY // step_bytes) // 512 * 512
     starts = [0, *range(length // 2, k, length)]
     if len(starts) > 1 and k - starts[-1] < length // 4:
         starts.pop()
