@@ -47,6 +47,8 @@ from tilewright.timeline import is_recording
 
 __all__ = ["Overlapped", "release_buffers"]
 
+TWO = False
+
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
 _THREADS, _BUFFER_BYTES = 12, 4 << 20
@@ -95,7 +97,8 @@ class Overlapped:
             least = 4 * _LEAST_BUFFER_BYTES
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
-        self._up, self._down, self._passes, *self._lanes = _streams(live)
+        self._up, self._more, self._down, self._passes, *self._lanes = _streams(live)
+        self._count = 0
         self._splitter = Splitter(live, self._passes)
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
@@ -113,7 +116,7 @@ class Overlapped:
     def follow(self, events: Sequence[CUDAEvent]) -> None:
         """Let all that is enqueued later wait for events, of other devices as well."""
         with self._live.current():
-            for stream in (self._up, self._down, self._passes, *self._lanes):
+            for stream in (self._up, self._more, self._down, self._passes, *self._lanes):
                 for event in events:
                     event.before(stream)
 
@@ -126,6 +129,9 @@ class Overlapped:
             copy = self._between(memory, pitch, lines, to_us=True)
         elif self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=True)
+            self._count += 1
+            if TWO and self._count % 2:
+                return self._enqueue(copy, self._more, after, lines, "copy to device")
         else:
             lines = lines if _is_dense(lines) else np.ascontiguousarray(lines)
             copy = self._staged("tilewright_stage_to_device", memory, pitch, lines)
@@ -281,7 +287,7 @@ class Overlapped:
                 rest.callback(_keep, ring)
             for memory in self._held:
                 rest.callback(live.free, memory)
-            for stream in (self._up, self._down, self._passes, *self._lanes):
+            for stream in (self._up, self._more, self._down, self._passes, *self._lanes):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
 
 
@@ -308,7 +314,7 @@ def _streams(live: Any) -> tuple[int, ...]:
     """
     make = live.api.cuStreamCreate
     with live.current():
-        first = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(2)]
+        first = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(3)]
         urgent = live.api.cuStreamCreateWithPriority(NON_BLOCKING, _URGENT)
         passes = live.check(urgent, "making a stream")
         lanes = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(2)]
