@@ -15,12 +15,11 @@ SIDES = st.integers(1, 60_000)
 
 
 @given(
-    SIDES, SIDES, st.integers(0, 60_000), st.sampled_from([4, 8, 16, 32]), st.integers(20, 38),
-    st.booleans(),
+    SIDES, SIDES, st.integers(0, 60_000), st.sampled_from([4, 8, 16, 32]), st.integers(20, 38)
 )  # fmt: skip
-def test_pieces_cover_each_side_and_slots_fit(m, n, k, itemsize, bits, split):
+def test_pieces_cover_each_side_and_slots_fit(m, n, k, itemsize, bits):
     limit = 2**bits
-    found = Tiling.of(m, n, k, itemsize, limit, split=split)
+    found = Tiling.of(m, n, k, itemsize, limit)
     for side, pieces in ((m, found.m), (n, found.n), (k, found.k)):
         assert pieces[0][0] == 0
         assert pieces[-1][1] == side

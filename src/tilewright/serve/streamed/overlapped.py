@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import Event, Operand
+from tilewright.backend import Event
 from tilewright.backend.cuda.events import CUDAEvent
 from tilewright.backend.cuda.functions import (
     MEMORY_DEVICE,
@@ -36,18 +36,12 @@ from tilewright.backend.cuda.functions import (
 )
 from tilewright.backend.libcuda import library
 from tilewright.serve.calls import planned, start
-from tilewright.serve.gemm import Request, column_major_call, wanted_of
+from tilewright.serve.gemm import Request, wanted_of
 from tilewright.serve.plan import core
-from tilewright.serve.split.product import is_standard
-from tilewright.serve.streamed.parts import SplitPanel, Splitter
 from tilewright.serve.streamed.placed import DeviceLines
-from tilewright.serve.tensor_cores import has_wgmma
-from tilewright.stencil.split.sources import Stored
 from tilewright.timeline import is_recording
 
 __all__ = ["Overlapped", "release_buffers"]
-
-TWO = False
 
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
@@ -60,9 +54,6 @@ _MOST_KEPT = 4
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
 _MOST_PITCH = 2**31 - 1
-
-# Passes over panels go before the blocks of products that are enqueued: those wait for them.
-_URGENT = -1
 
 # What kernels take aligned at most, and the driver's own allocations are.
 _PIECE_BYTES = 256
@@ -97,9 +88,7 @@ class Overlapped:
             least = 4 * _LEAST_BUFFER_BYTES
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
-        self._up, self._more, self._down, self._passes, *self._lanes = _streams(live)
-        self._count = 0
-        self._splitter = Splitter(live, self._passes)
+        self._up, self._down, *self._lanes = _streams(live)
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
         self._lent: dict[int, tuple[int, int]] = {}
@@ -116,7 +105,7 @@ class Overlapped:
     def follow(self, events: Sequence[CUDAEvent]) -> None:
         """Let all that is enqueued later wait for events, of other devices as well."""
         with self._live.current():
-            for stream in (self._up, self._more, self._down, self._passes, *self._lanes):
+            for stream in (self._up, self._down, *self._lanes):
                 for event in events:
                     event.before(stream)
 
@@ -129,9 +118,6 @@ class Overlapped:
             copy = self._between(memory, pitch, lines, to_us=True)
         elif self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=True)
-            self._count += 1
-            if TWO and self._count % 2:
-                return self._enqueue(copy, self._more, after, lines, "copy to device")
         else:
             lines = lines if _is_dense(lines) else np.ascontiguousarray(lines)
             copy = self._staged("tilewright_stage_to_device", memory, pitch, lines)
@@ -153,40 +139,9 @@ class Overlapped:
         self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
     ) -> Event:
         event: Event = self._live.between_events(begin, stream, after, keep, name)
-        self._show(event)
-        return event
-
-    def splits(self, request: Request) -> bool:
-        """Whether panels are split into parts once: those of "fp32", on tensor cores."""
-        real = request.arithmetic == "fp32" and request.precision.letter == "s"
-        plain = not (complex(request.alpha).imag or complex(request.beta).imag)
-        return real and plain and has_wgmma(self._live) and is_standard()
-
-    def split(
-        self, stored: Stored, operand: Operand, rooms: int, after: Sequence[Event]
-    ) -> SplitPanel:
-        """Enqueue the passes over a panel."""
-        panel = self._splitter.split(stored, operand, rooms, after)
-        self._show(panel.ready)
-        return panel
-
-    def multiply_split(
-        self, request: Request, operands: Any, split: Any, after: Sequence[Event], lane: int
-    ) -> Event:
-        """Enqueue a product of two split panels, waiting for what was counted in them."""
-        problem, call, exchanged = column_major_call(request, operands)
-        a, b = split[::-1] if exchanged else split
-        if not self._splitter.takes(problem, call, a, b):
-            return self.multiply(request, operands, [*after, a.ready, b.ready], lane)
-        stream = self._lanes[lane % len(self._lanes)]
-        event = self._splitter.multiply(call, a, b, stream, after)
-        self._show(event)
-        return event
-
-    def _show(self, event: Event) -> None:
-        """Remember what a timeline tells of."""
         if is_recording():
             self._shown.append(event)
+        return event
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
         """Return what a product on a lane needs besides: the driver would map it anew each time."""
@@ -287,7 +242,7 @@ class Overlapped:
                 rest.callback(_keep, ring)
             for memory in self._held:
                 rest.callback(live.free, memory)
-            for stream in (self._up, self._more, self._down, self._passes, *self._lanes):
+            for stream in (self._up, self._down, *self._lanes):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
 
 
@@ -308,17 +263,14 @@ def _let_reach(live: Any, other: Any) -> None:
 
 @lru_cache(maxsize=16)
 def _streams(live: Any) -> tuple[int, ...]:
-    """Return a device's streams for copies there, copies back, passes, and two lanes of products.
+    """Return a device's streams for copies there, copies back, and two lanes of products.
 
     They stay, and so do workspaces that products have on them.
     """
     make = live.api.cuStreamCreate
     with live.current():
-        first = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(3)]
-        urgent = live.api.cuStreamCreateWithPriority(NON_BLOCKING, _URGENT)
-        passes = live.check(urgent, "making a stream")
-        lanes = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(2)]
-    return tuple(map(int, (*first, passes, *lanes)))
+        made = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(4)]
+    return tuple(map(int, made))
 
 
 # -- pinned buffers ------------------------------------------------------------------------

@@ -57,10 +57,10 @@ class Schedule:
         self.lost: list[tuple[int, BaseException]] = []
         self.error: BaseException | None = None
 
-    def take(self, device: int, *, waits: bool = True) -> Place | None:
+    def take(self, device: int) -> Place | None:
         """Return a tile to compute; None if there is none, nor will be.
 
-        With `waits` tiles of others are waited for, who may have to give them back.
+        Waits for tiles of others, who may have to give them back.
         """
         with self._changed:
             while self.error is None and device in self._working:
@@ -68,7 +68,7 @@ class Schedule:
                 if place is not None:
                     self._held[device].append(place)
                     return place
-                if not waits or not any(self._held):
+                if not any(self._held):
                     break
                 self._changed.wait()
         return None

@@ -120,8 +120,7 @@ def _multiply(
         device_limit = min(device_limit, one.max_allocation or device_limit)
     size = request.precision.element_bytes
     transports = [_transport(one, host_limit, after) for one in devices]
-    split = all(one.splits(request) for one in transports)
-    tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, cuts, split)
+    tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, cuts)
     multiply(request, tiling, transports, matrices)
 
 

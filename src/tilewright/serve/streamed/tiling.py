@@ -41,7 +41,6 @@ __all__ = [
     "Tiling",
     "aligned",
     "longest",
-    "numbers_bytes",
     "tile_line",
 ]
 
@@ -127,8 +126,6 @@ class Tiling:
         How many panels of each operand a device holds at a time; 0 if it holds all.
     tiles : int
         The same of C.
-    split : bool
-        Whether panels are held once more, in parts.
     """
 
     m: tuple[Piece, ...]
@@ -136,12 +133,11 @@ class Tiling:
     k: tuple[Piece, ...]
     panels: int = 0
     tiles: int = 0
-    split: bool = False
 
     @classmethod
     def of(
         cls, m: int, n: int, k: int, itemsize: int, limit: int, cuts: Cuts = HOST,
-        split: bool = False, name: str = "max_device_memory",
+        name: str = "max_device_memory",
     ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
 
@@ -155,8 +151,6 @@ class Tiling:
             Bytes of device memory.
         cuts : Cuts
             Of sides, where all fits.
-        split : bool
-            Whether panels are held once more, in parts.
         name : str
             What the caller knows the limit by.
 
@@ -168,35 +162,32 @@ class Tiling:
         rows, columns = _halves(m, cuts), _halves(n, cuts)
         steps = _steps(k, cuts, (longest(rows) + longest(columns)) * itemsize)
         for tiles in (0, min(_TILES, len(rows) * len(columns))):
-            found = cls(rows, columns, steps, 0, tiles, split)
+            found = cls(rows, columns, steps, 0, tiles)
             if found.device_bytes(itemsize) <= limit:
                 return found
-        return cls._out_of_core(m, n, k, itemsize, limit, split, name)
+        return cls._out_of_core(m, n, k, itemsize, limit, name)
 
     @classmethod
-    def _out_of_core(
-        cls, m: int, n: int, k: int, itemsize: int, limit: int, split: bool, name: str
-    ) -> Tiling:
-        # t x t tiles and panels of t x s: about _TILES t^2 + 2 panels t s = room.
+    def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int, name: str) -> Tiling:
+        # t x t tiles and panels of t x s: about _TILES t^2 + 2 _PANELS t s = room.
         unit, room = max(1, _LINE_BYTES // itemsize), limit // itemsize
-        panels = 2 * _PANELS if split else _PANELS
         steps = max(1, min(k, _STEPS))
-        half = panels * steps / _TILES
+        half = _PANELS * steps / _TILES
         side = math.sqrt(half * half + room / _TILES) - half
         if side < steps:  # as many steps as rows
-            side = steps = math.isqrt(room // (_TILES + 2 * panels))
+            side = steps = math.isqrt(room // (_TILES + 2 * _PANELS))
         side, steps = int(side) // unit * unit, max(unit, steps // unit * unit)
-        while side and cls._cut(m, n, k, side, steps, split).device_bytes(itemsize) > limit:
+        while side and cls._cut(m, n, k, side, steps).device_bytes(itemsize) > limit:
             side -= unit
             steps = min(steps, max(side, unit))
         if not side:
-            least = cls._cut(unit, unit, unit, unit, unit, split)._most_bytes(itemsize)
+            least = cls._cut(unit, unit, unit, unit, unit)._most_bytes(itemsize)
             raise ValueError(f"{name}={limit} holds no tiles; give at least {least} bytes")
-        return cls._cut(m, n, k, side, steps, split)
+        return cls._cut(m, n, k, side, steps)
 
     @classmethod
-    def _cut(cls, m: int, n: int, k: int, side: int, steps: int, split: bool) -> Tiling:
-        return cls(_equal(m, side), _equal(n, side), _equal(k, steps), _PANELS, _TILES, split)
+    def _cut(cls, m: int, n: int, k: int, side: int, steps: int) -> Tiling:
+        return cls(_equal(m, side), _equal(n, side), _equal(k, steps), _PANELS, _TILES)
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -221,23 +212,13 @@ class Tiling:
 
     def device_bytes(self, itemsize: int) -> int:
         """Return all of that."""
-        return self._bytes_of([self.panel_bytes(x, itemsize) for x in (self.m, self.n)]) + sum(
-            self.tile_bytes(itemsize)
-        )
+        of_panels = [sum(self.panel_bytes(sides, itemsize)) for sides in (self.m, self.n)]
+        return sum(of_panels) + sum(self.tile_bytes(itemsize))
 
     def _most_bytes(self, itemsize: int) -> int:
         """Return the same where there are as many panels and tiles as a device holds."""
-        panel = self.panel_bytes(self.m, itemsize)[:1]
-        tile = self.tile_bytes(itemsize)[0]
-        return self._bytes_of([panel * self.panels] * 2) + self.tiles * tile
-
-    def _bytes_of(self, panels: list[list[int]]) -> int:
-        """Return what panels of A and of B take, with parts and numbers of their sides."""
-        total = sum(map(sum, panels))
-        if self.split:
-            numbers = zip(panels, (self.m, self.n), strict=True)
-            total += total + sum(len(one) * numbers_bytes(longest(x)) for one, x in numbers)
-        return total
+        panel, tile = self.panel_bytes(self.m, itemsize)[0], self.tile_bytes(itemsize)[0]
+        return 2 * self.panels * panel + self.tiles * tile
 
     # -- order -----------------------------------------------------------------------------
 
@@ -275,11 +256,6 @@ def aligned(length: int, itemsize: int) -> int:
 def matrix_bytes(rows: int, columns: int, itemsize: int) -> int:
     """Return what a panel takes, whichever way its lines run."""
     return aligned(rows, itemsize) * aligned(columns, itemsize) * itemsize
-
-
-def numbers_bytes(side: int) -> int:
-    """Return what is told of the sides of a panel that is split (guard.h), and its decision."""
-    return 16 * aligned(side, 4) + 128
 
 
 def tile_line(length: int, itemsize: int) -> int:

@@ -45,17 +45,6 @@ class Transport(Protocol):
     ) -> Event | None:
         """Enqueue a product of what is on the device; those of a lane follow one another."""
 
-    def splits(self, request: Any) -> bool:
-        """Whether panels are split into parts once, for all products that they are in."""
-
-    def split(self, stored: Any, operand: Any, rooms: Any, after: Sequence[Event]) -> Any:
-        """Enqueue the passes over a panel; see `tilewright.serve.streamed.parts.Splitter`."""
-
-    def multiply_split(
-        self, request: Any, operands: Any, split: Any, after: Sequence[Event], lane: int
-    ) -> Event | None:
-        """Enqueue a product of two split panels, waiting for what was counted in them."""
-
     def download(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> None:
         """Copy to where lines are, and wait for it."""
 
@@ -95,20 +84,6 @@ class InOrder:
         from tilewright.serve.gemm import launch_gemm
 
         launch_gemm(self._live, request, operands).wait()
-
-    def splits(self, request: Any) -> bool:
-        """Each product splits what it takes."""
-        return False
-
-    def split(self, stored: Any, operand: Any, rooms: Any, after: Sequence[Event]) -> Any:
-        """Never called."""
-        raise AssertionError(stored)
-
-    def multiply_split(
-        self, request: Any, operands: Any, split: Any, after: Sequence[Event], lane: int
-    ) -> None:
-        """Never called."""
-        raise AssertionError(split)
 
     def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the host."""

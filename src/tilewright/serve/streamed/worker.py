@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,27 +30,11 @@ from tilewright.serve.streamed.tiling import (
     Place,
     Task,
     Tiling,
-    longest,
-    numbers_bytes,
     tile_line,
 )
 from tilewright.serve.streamed.transport import Transport
 
 __all__ = ["Job", "Worker"]
-
-
-# Products whose panels are on their way while another is enqueued: what the guard counts in panels
-# is known then without waiting.  Panels of all of them are on the device.
-_DEPTH = 3
-
-
-class _Product(NamedTuple):
-    """A product that waits for what is found in its panels."""
-
-    task: Task
-    panels: list[Slot]
-    tile: Slot
-    lane: int
 
 
 @dataclass
@@ -114,8 +97,6 @@ class Worker:
         self._in_place = (
             isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
         )
-        self._splits = job.reads and t.split
-        self._depth = _DEPTH if self._splits else 0
         self._free: queue.Queue[Slot | None] = queue.Queue()
         self._slots: dict[Place, Slot] = {}
         self._finished: queue.Queue[tuple[Place, Slot] | None] = queue.Queue()
@@ -185,93 +166,45 @@ class Worker:
         job, t = self._job, self._job.tiling
         size = job.request.precision.element_bytes
         read = ((job.a, t.m), (job.b, t.n)) if job.reads else ()
-        splits = self._splits
-        of_panels = [self._panel_sizes(of, side) for of, side in read]
+        of_panels = [
+            [] if of.is_on(self._transport.live) else t.panel_bytes(side, size) for of, side in read
+        ]
         of_tiles = [] if self._in_place else t.tile_bytes(size)
-        sizes = [x for panels in of_panels for one in panels for x in one]
-        memory = iter(self._transport.allocate([*sizes, *of_tiles]))
-        operations = job.request.trans_a, job.request.trans_b
+        memory = self._transport.allocate([*(x for one in of_panels for x in one), *of_tiles])
+        slots = iter([Slot(one) for one in memory])
         self._panels = tuple(
             Panels(
-                matrix, self._transport,
-                [Slot(next(memory), rooms=next(memory)) for _ in panels],
-                list(product(range(len(side)), range(len(t.k)))) if panels and not t.panels else (),
-                (operation.transposed is of_b) if splits else None,
+                matrix, self._transport, [next(slots) for _ in sizes],
+                list(product(range(len(side)), range(len(t.k)))) if sizes and not t.panels else (),
             )
-            for (matrix, side), panels, operation, of_b in zip(
-                read, of_panels, operations[: len(read)], (False, True)[: len(read)], strict=True
-            )
+            for (matrix, side), sizes in zip(read, of_panels, strict=True)
         )  # fmt: skip
-        slots = [Slot(one) for one in memory]
         if t.tiles:
             for slot in slots:
                 self._free.put(slot)
         elif of_tiles:
             self._slots = dict(zip(product(range(len(t.m)), range(len(t.n))), slots, strict=True))
 
-    def _panel_sizes(
-        self, matrix: HostMatrix | PlacedMatrix, side: Sequence[Piece]
-    ) -> list[tuple[int, int]]:
-        """Return what each panel takes of memory: itself, and what it is split into."""
-        t, size = self._job.tiling, self._job.request.precision.element_bytes
-        here, splits = matrix.is_on(self._transport.live), self._splits
-        if here and not splits:
-            return []
-        more = numbers_bytes(longest(side))
-        return [
-            (0 if here else one, one + more if splits else 0) for one in t.panel_bytes(side, size)
-        ]
-
     # -- products --------------------------------------------------------------------------
 
     def _started(self) -> Iterator[tuple[Place, Slot]]:
         """Yield each tile once its last product is enqueued."""
-        waiting: deque[_Product] = deque()
-        while True:
-            for one in self._products(waits=not waiting):
-                waiting.append(one)
-                if len(waiting) > self._depth:
-                    yield from self._multiplied(waiting.popleft())
-            if not waiting:
-                return
-            while waiting:
-                yield from self._multiplied(waiting.popleft())
-
-    def _products(self, *, waits: bool) -> Iterator[_Product]:
-        """Yield products with their panels on their way, until there is a tile to wait for.
-
-        Parameters
-        ----------
-        waits : bool
-            Whether the first tile is waited for: not while others' products are not enqueued.
-        """
-        while (place := self._next(waits=waits)) is not None:
+        schedule = self._job.schedule
+        while (place := self._next()) is not None:
             tile = self._tile(place)
             whole = Task(*place, 0, True, True)
             for task in self._job.tiling.tasks(place) if self._job.reads else (whole,):
-                if tile is None or not self._job.schedule.works(self._number):
+                if tile is None or not schedule.works(self._number):
                     return
-                yield _Product(task, self._arriving(task), tile, self._begun)
+                self._multiply(task, tile, self._arriving(task))
             self._begun += 1
-            waits = self._depth == 0
+            assert tile is not None
+            yield place, tile
 
-    def _next(self, *, waits: bool) -> Place | None:
-        """Return another tile to compute; None if there is none, or none without waiting."""
-        room = self._slots or self._in_place or not self._free.empty()
-        if not waits and not room:
-            return None
-        if self._ahead is not None and not self._ahead.acquire(blocking=waits):
-            return None
-        place = self._job.schedule.take(self._number, waits=waits)
-        if place is None and self._ahead is not None:
-            self._ahead.release()
-        return place
-
-    def _multiplied(self, one: _Product) -> Iterator[tuple[Place, Slot]]:
-        """Enqueue a product, and yield its tile if it is the last one."""
-        self._multiply(one.task, one.panels, one.tile, one.lane)
-        if one.task.is_last:
-            yield (one.task.i, one.task.j), one.tile
+    def _next(self) -> Place | None:
+        if self._ahead is not None:
+            self._ahead.acquire()
+        return self._job.schedule.take(self._number)
 
     def _arriving(self, task: Task) -> list[Slot]:
         """Return the panels of a product, on their way."""
@@ -310,7 +243,7 @@ class Worker:
     def _pieces(self, place: Place) -> tuple[Piece, Piece]:
         return self._job.tiling.m[place[0]], self._job.tiling.n[place[1]]
 
-    def _multiply(self, task: Task, panels: list[Slot], tile: Slot, lane: int) -> None:
+    def _multiply(self, task: Task, tile: Slot, panels: list[Slot]) -> None:
         """Enqueue one product behind its panels."""
         job = self._job
         (top, bottom), (left, right) = self._pieces((task.i, task.j))
@@ -326,11 +259,7 @@ class Worker:
             for slot, of in zip(panels, self._panels, strict=True)
         ]  # fmt: skip
         after = [event for slot in (*panels, tile) for event in slot.arrival]
-        placed, split = (*operands, target), [slot.split for slot in panels if slot.split]
-        if split:
-            ended = self._transport.multiply_split(part, placed, split, after, lane)
-        else:
-            ended = self._transport.multiply(part, placed, after, lane)
+        ended = self._transport.multiply(part, (*operands, target), after, self._begun)
         if ended is None:
             return
         tile.users = [ended]  # the tile's products follow one another
