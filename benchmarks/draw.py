@@ -395,7 +395,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
     },
     "docs/fp64_accurate.md": {
-        "squares": lambda: squares("fp64"), "complex": lambda: squares("fp64-z"),
+        "squares": lambda: squares("fp64", "h100/fp64"),
+        "complex": lambda: squares("fp64-z", "h100/fp64_complex"),
         "errors": fp64_accuracy,
     },
     "docs/double_double.md": {"results": double_double},

@@ -61,15 +61,17 @@ def call_cell(row: Row) -> str:
     return rates_cell(mine, other)
 
 
-def by_square(letter: str) -> dict[tuple[int, str], Row]:
+def by_square(letter: str, name: str = "h100/calls") -> dict[tuple[int, str], Row]:
     """Return a precision's squares by side and transposes."""
-    found = [row for row in of_kind("squares") if row["precision"] == letter]
+    found = [row for row in of_kind("squares", name) if row["precision"] == letter]
     return {(row["size"][0], row["trans"]): row for row in found}
 
 
-def square_lines(letter: str, sizes: Sequence[int] = ()) -> list[list[str]]:
+def square_lines(
+    letter: str, sizes: Sequence[int] = (), name: str = "h100/calls"
+) -> list[list[str]]:
     """Return a line a side with a cell a transpose; none of sides that were not measured."""
-    found = by_square(letter)
+    found = by_square(letter, name)
     there = sorted({side for side, _ in found})
     return [
         [str(n), *(call_cell(found[n, case]) if (n, case) in found else "" for case in CASES)]
@@ -78,13 +80,13 @@ def square_lines(letter: str, sizes: Sequence[int] = ()) -> list[list[str]]:
     ]
 
 
-def squares(letter: str) -> str:
+def squares(letter: str, name: str = "h100/calls") -> str:
     """Return a precision's squares beside cuBLAS."""
-    lines = square_lines(letter)
+    lines = square_lines(letter, name=name)
     if not lines:
         return not_yet(f"calls --size squares --precision {letter}")
     head = ["TFLOP/s, ours / cuBLAS (ratio)", *CASES]
-    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+    return f"{about(name)}.\n\n{table(head, lines)}"
 
 
 def fp8() -> str:
