@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.text import install_hint
+from tilewright.tuning.strategies.base import needs
 from tilewright.tuning.strategies.surrogate import normal_scores
 
 if TYPE_CHECKING:
@@ -65,12 +65,10 @@ def importances(configs: Sequence[Config], seconds: Sequence[float]) -> list[Imp
     RuntimeError
         If scikit-learn is not here.
     """
-    try:
-        from sklearn.ensemble import RandomForestRegressor
-        from sklearn.inspection import permutation_importance
-    except ImportError:
-        hint = install_hint("search")
-        raise RuntimeError(f"the importance of parameters needs scikit-learn; {hint}") from None
+    needs("sklearn", "the importance of parameters")
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.inspection import permutation_importance
+
     names, numbers = _numbers(configs)
     scores = normal_scores(np.asarray(seconds, float))
     random = np.random.default_rng(0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.space import Config, Parameter, Value
 from tilewright.space.funnel import Stage
-from tilewright.tuning.strategies.base import Background, Points
+from tilewright.tuning.strategies.base import Background, Points, needs
 from tilewright.tuning.strategies.lessons import Experience
 from tilewright.tuning.strategies.pool import Pool
 
@@ -58,6 +58,7 @@ class LearnedSpace:
     def __init__(
         self, whole: Points, background: Background, always: Sequence[Config] = (), seed: int = 0
     ) -> None:
+        needs("sklearn", "learned pruning")
         lessons = background.lessons()
         self._known = sum(len(lesson.configs) for lesson in lessons)
         if self._known < LEAST_LESSONS:

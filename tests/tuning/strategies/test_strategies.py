@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.space import Config, Constraint, Parameter, Space
-from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, strategy
+from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, base, strategy
 
 
 @pytest.fixture
@@ -131,3 +131,10 @@ def test_climbing_goes_on_from_what_others_measured(space):
 def test_unknown_strategy_is_named(space):
     with pytest.raises(ValueError, match="strategy='guess'"):
         strategy("guess", space, 0, [])
+
+
+@pytest.mark.parametrize(("name", "package"), [("learned", "sklearn"), ("evolutionary", "pymoo")])
+def test_a_missing_package_is_told_at_once(name, package, space, monkeypatch):
+    monkeypatch.setattr(base, "find_spec", lambda wanted: None)
+    with pytest.raises(RuntimeError, match=f"{package}.*search"):
+        strategy(name, space, 0, [])

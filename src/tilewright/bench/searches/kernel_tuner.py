@@ -13,6 +13,7 @@ import warnings
 from contextlib import redirect_stdout
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,13 @@ class KernelTuner:
 
     Raises
     ------
-    ImportError
+    RuntimeError
         If the package ``kernel-tuner`` is not here.
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+        if find_spec("kernel_tuner") is None:
+            raise RuntimeError("its strategies need kernel-tuner; pip install kernel-tuner")
         space = recording.space
         names = [p.name for p in space.parameters]
         self._values = {p.name: list(p.values) for p in space.parameters}

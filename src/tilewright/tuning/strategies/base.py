@@ -5,14 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.space import Config, Parameter, Value
+from tilewright.text import install_hint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy"]
+__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy", "needs"]
+
+
+def needs(package: str, what: str) -> None:
+    """Refuse to begin what a package is missing for, that would else end in the middle.
+
+    Raises
+    ------
+    RuntimeError
+        If it is not here; with the extra that brings it.
+    """
+    if find_spec(package) is None:
+        raise RuntimeError(f"{what} needs {package}; {install_hint('search')}")
 
 
 class Points(Protocol):

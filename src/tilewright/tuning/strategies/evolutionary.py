@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.text import install_hint
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy, needs
 from tilewright.tuning.strategies.sampled import draws
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ class Evolutionary(Strategy):
 
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
+        needs("pymoo", "the evolutionary strategy")
         self._draws = draws(space, seed)
         self._random = np.random.default_rng(seed)
         self._seconds: dict[Config, float] = {}
@@ -103,23 +103,14 @@ class Evolutionary(Strategy):
 
     @cached_property
     def _algorithm(self) -> Any:
-        """The algorithm, with starting points and draws as its first generation.
+        """The algorithm, with starting points and draws as its first generation."""
+        from pymoo.algorithms.soo.nonconvex.ga import GA
+        from pymoo.core.problem import Problem
+        from pymoo.core.repair import Repair
+        from pymoo.core.termination import NoTermination
+        from pymoo.operators.crossover.ux import UniformCrossover
+        from pymoo.operators.mutation.pm import PM
 
-        Raises
-        ------
-        ImportError
-            If pymoo is not here.
-        """
-        try:
-            from pymoo.algorithms.soo.nonconvex.ga import GA
-            from pymoo.core.problem import Problem
-            from pymoo.core.repair import Repair
-            from pymoo.core.termination import NoTermination
-            from pymoo.operators.crossover.ux import UniformCrossover
-            from pymoo.operators.mutation.pm import PM
-        except ImportError:
-            hint = install_hint("search")
-            raise ImportError(f"the evolutionary strategy needs pymoo; {hint}") from None
         valid = self._valid
 
         class ToPoints(Repair):  # type: ignore[misc]

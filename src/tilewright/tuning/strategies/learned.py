@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy, needs
 from tilewright.tuning.strategies.pool import Pool, encoded
 from tilewright.tuning.strategies.sampled import draws
 from tilewright.tuning.strategies.surrogate import Surrogate, expected_improvement, normal_scores
@@ -42,6 +42,7 @@ class Learned(Strategy):
 
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
+        needs("sklearn", "the learned strategy")
         self._waiting = list(reversed(self.start))
         self._seconds: dict[Config, float] = {}
         self._under_way: set[Config] = set()

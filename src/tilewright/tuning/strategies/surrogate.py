@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.text import install_hint
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -69,19 +67,9 @@ class Surrogate:
     ----------
     seed : int
         Of the trees and of what is drawn.
-
-    Raises
-    ------
-    ImportError
-        If scikit-learn is not here.
     """
 
     def __init__(self, seed: int) -> None:
-        try:
-            import sklearn  # noqa: F401
-        except ImportError:
-            hint = install_hint("search")
-            raise ImportError(f"the learned strategy needs scikit-learn; {hint}") from None
         self._random = np.random.default_rng(seed)
         self._forest: Any = None
         self._process: Any = None
