@@ -254,11 +254,10 @@ def _is_dense(lines: NDArray[Any]) -> bool:
 @lru_cache(maxsize=256)
 def _let_reach(live: Any, other: Any) -> None:
     """Let a device copy from and to another one without the host, where the two are linked."""
-    for one, peer in ((live, other), (other, live)):
-        status, reaches = live.api.cuDeviceCanAccessPeer(one.raw, peer.raw)
-        if status == 0 and reaches:
-            with one.current():  # an error says that it may already, or never will
-                live.api.cuCtxEnablePeerAccess(peer.context, 0)
+    status, reaches = live.api.cuDeviceCanAccessPeer(live.raw, other.raw)
+    if status == 0 and reaches:
+        with live.current():  # an error says that it may already, or never will
+            live.api.cuCtxEnablePeerAccess(other.context, 0)
 
 
 @lru_cache(maxsize=16)

@@ -78,6 +78,8 @@ class Schedule:
             return self._returned.popleft()
         if self._shares[device]:
             return self._shares[device].popleft()
+        if len(self._held[device]) > 1:  # what is taken early is not left to who is free first
+            return None
         most = max(self._shares, key=len)
         return most.pop() if most else None
 
