@@ -118,6 +118,7 @@ def readme() -> str:
         for letter, sizes in SHOWN.items()
         for line in square_lines(letter, sizes)
     ]
+    lines += [[name_of("fp64"), *line] for line in square_lines("fp64", (8192,), "h100/fp64")]
     pairs = by_case("h100/double_double", precision="f")
     shares = [_share(pairs[8192, case]) for case in CASES]
     lines.append(["double-double, fast: kernel (of its bound)", "8192", *shares])
