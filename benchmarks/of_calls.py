@@ -24,6 +24,7 @@ from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
 from tilewright.bench.summary import flatness, losses
+from tilewright.precision import precision
 
 KINDS = {
     "random": "random, sides 1 to 16384",
@@ -300,7 +301,7 @@ def lu() -> str:
         return not_yet("lu")
     lines = [
         [
-            name_of(row["precision"]), str(row["size"]), f"{row['ms']:.1f}",
+            precision(row["precision"]).dtype_name, str(row["size"]), f"{row['ms']:.1f}",
             f"{row['tflops']:.1f}", f"{row['of_gemm']:.2f}", f"{row['ratio']:.2f}",
             *(f"{one:.2f}" for one in row["solve_ratios"].values()),
         ]
