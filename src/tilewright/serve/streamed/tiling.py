@@ -65,10 +65,11 @@ class Cuts(NamedTuple):
     steps: int
 
 
-# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Two panels
-# of 8192 lines and 2048 steps take a link of 50 GB/s 2.7 ms.  From device to device that is a
-# tenth, and C is read and written again for each piece of k.
-HOST, PLACED = Cuts(8, 1024, 2048, 4, 2048), Cuts(4, 2048, 4096, 2, 8192)
+# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Lines of
+# fewer than 4096 elements are copied below the link's rate while products run: 16384 x 16384 in
+# lines of 2048 at 32 GB/s, in whole ones at 54 (H100).  From device to device a copy takes a tenth,
+# and C is read and written again for each piece of k.
+HOST, PLACED = Cuts(4, 1024, 4096, 4, 4096), Cuts(4, 2048, 4096, 2, 8192)
 
 # A piece is at most so long, that several devices have something to share.
 _LONGEST = 8192
