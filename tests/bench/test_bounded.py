@@ -18,7 +18,8 @@ def test_a_double_double_product_is_bound_by_its_sequence(live):
     accurate, fast = (bound_record(bound_of(live, Problem(4096, 4096, 4096, x))) for x in "ef")
     rates = [x["flops_per_second"] for x in (double, fast, accurate)]
     assert rates == sorted(rates, reverse=True)
-    assert "sequence chained" in accurate["resource"]
+    if live.spec.kind == "cpu":  # a GPU's last wave of tiles may take longer
+        assert "sequence chained" in accurate["resource"]
 
 
 def test_what_has_no_bound_says_why(live):

@@ -331,7 +331,7 @@ def test_on_cuda(cuda, accuracy, trans):
 def test_hopper_is_proved(cuda, accuracy, served):
     """There "fp32" and "tf32" need nobody's leave; elsewhere they are IEEE arithmetic."""
     rng = np.random.default_rng(8)
-    a, b = (rng.standard_normal((1100, 1100)).astype(np.float32) for _ in range(2))
+    a, b = (rng.standard_normal((1300, 1300)).astype(np.float32) for _ in range(2))
     told = tw.Decision()
     c = tw.gemm(a, b, accuracy=accuracy, report=told, device=cuda)
     assert told.variant == (served if cuda.spec.compute_capability == 90 else "ieee")

@@ -43,6 +43,8 @@ def looked_at(monkeypatch):
 def put(request, live, monkeypatch):
     """Return what puts an array of NumPy's where a device takes it, in the same layout."""
     if request.param == "numpy":
+        if live.spec.kind != "cpu":
+            pytest.skip("arrays travel to this device, which is looked at anew each time")
         monkeypatch.setenv("TILEWRIGHT_DEVICE", live.id)
         return lambda x: x.copy(order="K")
     queue = cl.CommandQueue(cl.Context([live.raw]))

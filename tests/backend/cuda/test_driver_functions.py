@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,3 +149,12 @@ def test_a_function_that_an_old_driver_lacks_is_said(fake: Any) -> None:
         check(fake.cuGraphInstantiate(1, 0), "making a graph")
     with pytest.raises(AttributeError, match="cuLaunchGrid"):
         fake.cuLaunchGrid  # noqa: B018
+
+
+def test_every_function_that_is_called_is_known() -> None:
+    """A call of another one would fail only on a GPU."""
+    root = Path(functions.__file__).parents[2]
+    texts = (path.read_text(encoding="utf-8") for path in root.rglob("*.py"))
+    called = {name for text in texts for name in re.findall(r"\bapi\.(cu[A-Z]\w+)", text)}
+    assert called
+    assert called <= set(functions._FUNCTIONS)

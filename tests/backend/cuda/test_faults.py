@@ -80,6 +80,7 @@ def request(fault):
         "stencil": NAIVE.name,
         "config": dict(NAIVE.config(fault)),
         "mode": "plain",
+        "ahead": False,
     }
 
 

@@ -110,6 +110,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuProfilerStop": ("cuProfilerStop", ()),
     "cuStreamBeginCapture": ("cuStreamBeginCapture_v2", (_HANDLE, c_int)),
     "cuStreamCreate": ("cuStreamCreate", (_MADE, c_uint)),
+    "cuStreamCreateWithPriority": ("cuStreamCreateWithPriority", (_MADE, c_uint, c_int)),
     "cuStreamDestroy": ("cuStreamDestroy_v2", (_HANDLE,)),
     "cuStreamEndCapture": ("cuStreamEndCapture", (_HANDLE, _MADE)),
     # The graph, what it depends on, and how many of these there are: nobody asks.

@@ -31,7 +31,7 @@ def is_worth(problem: Problem, device: DeviceSpec) -> bool:
     """Whether splitting and multiplying parts is expected to take less time than SGEMM.
 
     By terms that were measured at 1024, 2048, 4096 and 8192; smaller products and other shapes
-    were not measured in parts.  Squares are worth it from about 890 on.  Results of few tiles
+    were not measured in parts.  Squares are worth it from about 1000 on.  Results of few tiles
     are not, however long their sums: single precision divides k among multiprocessors, and a
     product of parts does not.
 
