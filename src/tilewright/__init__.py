@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilewright.serve.batched.grouped import grouped_gemm
     from tilewright.serve.bound import bound
     from tilewright.serve.double_double import DoubleDouble
-    from tilewright.serve.epilogue import Epilogue
+    from tilewright.serve.epilogue.serve import Epilogue
     from tilewright.serve.find import device
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
@@ -34,7 +34,7 @@ __version__ = VERSION
 _HOMES = {
     "Decision": "tilewright.serve.split",
     "DoubleDouble": "tilewright.serve.double_double",
-    "Epilogue": "tilewright.serve.epilogue",
+    "Epilogue": "tilewright.serve.epilogue.serve",
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",

@@ -24,13 +24,13 @@ from tilewright.serve.accuracy import (
 from tilewright.serve.batched.arrange import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
-from tilewright.serve.narrow_types import is_narrow
+from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.warm import looks
 from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.serve.calls import Wanted
-    from tilewright.serve.epilogue import Epilogue
+    from tilewright.serve.epilogue.serve import Epilogue
     from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split import Decision
 
@@ -186,7 +186,7 @@ def gemm(
     check_report(report)
     check_given(a, b)
     if epilogue is not None:
-        from tilewright.serve.epilogue import gemm_then
+        from tilewright.serve.epilogue.serve import gemm_then
 
         rest = {
             "accuracy": accuracy, "report": report, "device": device,
@@ -205,7 +205,7 @@ def gemm(
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
     if adapter is None or is_narrow(a):
-        from tilewright.serve.narrow import narrow_gemm
+        from tilewright.serve.narrow.serve import narrow_gemm
 
         refuse_elsewhere(accuracy, isinstance(a, np.ndarray))
         refuse_contract("ieee" if accuracy == INVARIANT else accuracy, report)

@@ -232,7 +232,7 @@ def test_host_blas_serves_where_it_does(monkeypatch):
 def test_short_numbers_are_real(update, monkeypatch):
     found = []
     monkeypatch.setattr(
-        "tilewright.serve.narrow.narrow_gemm", lambda *_, triangle: found.append(triangle)
+        "tilewright.serve.narrow.serve.narrow_gemm", lambda *_, triangle: found.append(triangle)
     )
     update(np.ones((4, 3), "f2"), uplo="U")
     assert [(x.lower, x.hermitian, x.filled) for x in found] == [(False, False, True)]

@@ -18,7 +18,7 @@ from tilewright.serve.gemm import (
     one_precision,
     pairs,
 )
-from tilewright.serve.narrow_types import is_narrow
+from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.rank_k.triangle import Triangle
 from tilewright.text import shown
 
@@ -138,7 +138,7 @@ def _update(
     adapter = None if is_narrow(a) else adapter_of(a, a, c)
     given, a = a, a if adapter is None else adapter.view("a", a)
     if adapter is None or is_narrow(a):
-        from tilewright.serve.narrow import narrow_gemm
+        from tilewright.serve.narrow.serve import narrow_gemm
 
         refuse_contract(accuracy, None)
         part = Triangle(triangle.lower, filled=triangle.filled)  # of real numbers

@@ -175,8 +175,8 @@ def test_arrays_on_a_device(cuda: LiveDevice, kind: str, name: str, activation: 
 def test_plans_are_kept_of_weights_where_no_gradient_is_wanted() -> None:
     from types import SimpleNamespace
 
-    from tilewright.serve.epilogue import _key
-    from tilewright.serve.epilogue_arrays import Torch
+    from tilewright.serve.epilogue.arrays import Torch
+    from tilewright.serve.epilogue.serve import _key
 
     enabled = True
     module: Any = SimpleNamespace(
@@ -197,7 +197,7 @@ def test_results_are_on_the_device_of_their_operands() -> None:
     from contextlib import contextmanager
     from types import SimpleNamespace
 
-    from tilewright.serve.epilogue_arrays import CuPy
+    from tilewright.serve.epilogue.arrays import CuPy
 
     current = [0]
 

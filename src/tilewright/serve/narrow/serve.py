@@ -1,6 +1,6 @@
 """Arrays of 8- and 16-bit numbers: on tensor cores as they are, elsewhere in single precision.
 
-Where a device has tensor cores that are proved (`tilewright.serve.narrow_products`), they take
+Where a device has tensor cores that are proved (`products.py`), they take
 the elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become
 float32, which holds each of them, and the kernels for single precision multiply; sums of int8 are
 cut where they would no longer be exact.  Either way results are rounded once.
@@ -17,9 +17,9 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batched.arrange import meets_itself, shapes_of
-from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
-from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
-from tilewright.serve.narrow_types import results_of, short_precision, type_name
+from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, arrays_of
+from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
+from tilewright.serve.narrow.types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ import pytest
 import tilewright as tw
 from tests.serve.arrays.test_device import OnlyDLPack, imported, op, shaped
 from tilewright.precision import dtype_of
-from tilewright.serve import narrow, narrow_calls, warm
+from tilewright.serve import warm
 from tilewright.serve.calls import forget_plans
-from tilewright.serve.narrow_types import NARROW, results_of
+from tilewright.serve.narrow import calls as narrow_calls
+from tilewright.serve.narrow import serve as narrow
+from tilewright.serve.narrow.types import NARROW, results_of
 from tilewright.serve.tensor_cores import has_wgmma
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|torch)")]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.precision import dtype_of
-from tilewright.serve.narrow_types import type_name
+from tilewright.serve.narrow.types import type_name
 from tilewright.serve.overlap import overlap
 
 __all__ = ["Library", "library_of"]
@@ -59,7 +59,7 @@ class Library:
 
     def arrays(self, a: Any, b: Any, c: Any) -> Any:
         """Return what products of short operands ask of the library."""
-        from tilewright.serve.narrow_arrays import arrays_of
+        from tilewright.serve.narrow.arrays import arrays_of
 
         return arrays_of(a, b, c)
 

@@ -101,7 +101,7 @@ class Product:
     c : Operand
         In elements of the result.
     then : Following, optional
-        What follows the product (`tilewright.serve.fused`).
+        What follows the product (`tilewright.serve.epilogue.fused`).
     triangle : Triangle, optional
         Which part of the result is computed, where that is not all; of 16-bit operands.
     invariant : bool

@@ -16,9 +16,11 @@ from tests.stencil.emulator import compiler
 from tilewright.backend import Kernel, LaunchError, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import SHORT
-from tilewright.serve import calls, narrow, narrow_calls
+from tilewright.serve import calls
 from tilewright.serve.arrays.device import View
-from tilewright.serve.narrow_products import Laid, Matrix, Product, repeated, steps
+from tilewright.serve.narrow import calls as narrow_calls
+from tilewright.serve.narrow import serve as narrow
+from tilewright.serve.narrow.products import Laid, Matrix, Product, repeated, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
@@ -346,7 +348,7 @@ def test_arrays_that_lie_in_reverse_are_looked_at_each_time(acted):
 
 def test_dlpack_arrays_are_multiplied_in_place(acted, monkeypatch):
     """What DLPack exports is looked at as memory; a type it tells itself is no other way in."""
-    from tilewright.serve.narrow_arrays import ExportedArrays
+    from tilewright.serve.narrow.arrays import ExportedArrays
 
     class Adapter:
         stream = 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
-from tilewright.serve.narrow_types import NARROW, type_name
+from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap
 
 __all__ = ["Arrays", "ExportedArrays", "arrays_of"]

@@ -2,7 +2,7 @@
 
     c <- activation(alpha scale_a[i] scale_b[j] (op(a) op(b))[i, j]  +  beta c  +  bias)
 
-Where tensor cores take short operands the kernel applies it to its sums (`tilewright.serve.fused`).
+Where tensor cores take short operands the kernel applies it to its sums (`fused.py`).
 Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
 arrays' library does the rest, in the sums' precision; either way results are rounded once.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation
 from tilewright.problem import Trans
-from tilewright.serve.epilogue_arrays import Library, library_of
-from tilewright.serve.narrow_types import (
+from tilewright.serve.epilogue.arrays import Library, library_of
+from tilewright.serve.narrow.types import (
     is_narrow,
     results_of,
     short_precision,
@@ -28,7 +28,7 @@ from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.precision import Precision
-    from tilewright.serve.narrow_calls import Call
+    from tilewright.serve.narrow.calls import Call
 
 __all__ = ["Epilogue", "gemm_then"]
 
@@ -149,7 +149,7 @@ def gemm_then(
         if 0 in (m, n):
             return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
         if is_narrow(a) and k and alpha != 0 and library.on_device and not rest["device"]:
-            from tilewright.serve.narrow_calls import Call
+            from tilewright.serve.narrow.calls import Call
 
             scalars = complex(alpha).real, complex(beta).real
             call = Call(_precision(type_name(a.dtype), out), m, n, k, *scalars, op_a, op_b)
@@ -206,8 +206,8 @@ def _fused(
     """
     from tilewright.backend import BackendError
     from tilewright.serve.calls import keep
-    from tilewright.serve.fused import Then
-    from tilewright.serve.narrow_calls import on_arrays_device
+    from tilewright.serve.epilogue.fused import Then
+    from tilewright.serve.narrow.calls import on_arrays_device
 
     out, bias = call.precision.result_name, vectors.bias
     narrow = bias is not None and type_name(bias.dtype) == out

@@ -17,7 +17,7 @@ from tilewright.serve.arenas import enqueue
 from tilewright.serve.batched.arrange import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, in_bytes, keep, kept
 from tilewright.serve.layout import Strided
-from tilewright.serve.narrow_products import Matrix, Product, repeated, steps
+from tilewright.serve.narrow.products import Matrix, Product, repeated, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
 from tilewright.serve.routes import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
-    from tilewright.serve.fused import Then
-    from tilewright.serve.narrow_arrays import Arrays
+    from tilewright.serve.epilogue.fused import Then
+    from tilewright.serve.narrow.arrays import Arrays
     from tilewright.serve.rank_k.triangle import Triangle
 
     Told = Callable[[Any, Plan, bool], None]
@@ -165,7 +165,7 @@ def _laid_out(
     """Return a product's launches, and how they are to be repeated, in elements."""
     if product.then is None:
         return repeated(live, product, space, repeats)
-    from tilewright.serve.fused import fused_steps
+    from tilewright.serve.epilogue.fused import fused_steps
 
     return fused_steps(live, product, space), repeats
 
