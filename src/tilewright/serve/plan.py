@@ -211,7 +211,7 @@ class Plan:
     repeats : sequence of Repeat
         Of a batch: how all launches are repeated, in bytes, the slowest first.
     is_group : bool
-        Whether the operands are `member`s, whose addresses calls bring.
+        Whether each operand is a `member`, whose addresses calls bring.
 
     Raises
     ------
