@@ -316,7 +316,7 @@ def lu() -> str:
 def transfers() -> str:
     """Return how products of matrices in the host's memory stand beside link, kernel and peer."""
     if not is_there("h100/transfers"):
-        return ""
+        return not_yet("transfers")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
@@ -333,7 +333,7 @@ def transfers() -> str:
 def devices() -> str:
     """Return how much faster products are that several devices share."""
     if not is_there("h100/devices"):
-        return ""
+        return not_yet("devices")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),

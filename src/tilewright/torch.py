@@ -81,8 +81,7 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
         super().__init__()
         if batch_invariant and accuracy not in (None, "ieee"):
             raise ValueError(
-                f"accuracy={accuracy!r} looks at all rows, so it is not batch-invariant;"
-                ' leave it out, or give "ieee"'
+                f'accuracy={accuracy!r} is not batch-invariant; leave it out, or give "ieee"'
             )
         if batch_invariant:
             self._accuracies = dict.fromkeys((*_LETTERS, *_SHORT), INVARIANT)

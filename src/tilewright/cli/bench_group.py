@@ -56,7 +56,7 @@ class BenchmarkGroup(TyperGroup):
 
             alone = typer.Typer(add_completion=False)
             made = bench_strategies.pruning if cmd_name == "pruning" else bench_strategies.command
-            alone.command(cmd_name)(made)
+            alone.command(cmd_name)(traced_command(made))
             return typer.main.get_command(alone)
         from tilewright.bench.registry import benchmark, names
 

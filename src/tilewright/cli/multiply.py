@@ -44,7 +44,11 @@ def command(
         str | None, typer.Option("--precision", help="Convert first: s, d, c, z; e, w, f, v.")
     ] = None,
     accuracy: Annotated[
-        str, typer.Option("--accuracy", help="ieee; of double-double also accurate or fast.")
+        str,
+        typer.Option(
+            "--accuracy",
+            help="ieee; s and c: fp32 or tf32; d and z: fp64; double-double: accurate or fast.",
+        ),
     ] = "ieee",
     device: DevicesOption = None,
     json: JsonOption = False,

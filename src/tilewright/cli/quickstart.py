@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.output import (
-    BudgetOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
@@ -40,7 +39,7 @@ _ROUNDS = 9
 def command(
     size: SizeOption = "1024",
     precision: PrecisionOption = "s",
-    budget: BudgetOption = "75s",
+    budget: Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 10m, 2h.")] = "75s",
     system: Annotated[int, typer.Option("--system", min=1, help="n of the system solved.")] = 3000,
     device: DeviceOption = None,
     report: Annotated[Path, typer.Option("--report", help="HTML file to write last.")] = Path(

@@ -67,7 +67,7 @@ def refuse_contract(accuracy: str, report: Decision | None) -> None:
     if accuracy != "ieee":
         raise ValueError(f"accuracy={accuracy!r} is not for numbers of 8 and 16 bits; leave it out")
     if report is not None:
-        raise ValueError("report is for float32 and complex64 arrays; leave it out")
+        raise ValueError("report is for float32 and wider arrays; leave it out")
 
 
 def refuse_elsewhere(accuracy: str, is_elsewhere: bool) -> None:

@@ -81,9 +81,7 @@ def budget_of(text: str | float) -> Budget:
     """
     budget = Budget()
     for part in str(text).lower().split(","):
-        words = re.fullmatch(
-            r"\s*(?:([1-9]\d*)\s*candidates?|converged(?:\s+([1-9]\d*))?)\s*", part
-        )
+        words = _WORDS.fullmatch(part.strip())
         if words is not None and words[1]:
             budget = replace(budget, candidates=int(words[1]))
         elif words is not None:

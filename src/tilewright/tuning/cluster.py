@@ -31,6 +31,7 @@ from tilewright.backend import device as find_device
 from tilewright.hardware import DeviceSpec
 from tilewright.microbench.peak import measured_peak
 from tilewright.precision import precision
+from tilewright.text import install_hint
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
@@ -209,9 +210,7 @@ def _connected(address: Any) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise ValueError(
-            f"cluster={address!r} needs Dask: pip install 'tilewright[dask]'"
-        ) from None
+        raise ValueError(f"cluster={address!r} needs Dask; {install_hint('dask')}") from None
     try:
         client: Any = Client(address, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

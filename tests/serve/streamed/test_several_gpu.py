@@ -106,3 +106,9 @@ def test_matrices_follow_what_streams_have(pair):
             a = a + 1
         c = tw.gemm(a, a, device=pair)
         assert (c == 21 * 21 * 6000).all()
+
+
+def test_bits_that_depend_on_no_batch_are_one_devices(pair):
+    x = placed(np.ones((64, 64), np.float32), pair[0])
+    with pytest.raises(ValueError, match="device names several, and accuracy='batch_invariant'"):
+        tw.gemm(x, x, accuracy="batch_invariant", device=pair)

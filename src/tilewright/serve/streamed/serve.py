@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.gemm import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
@@ -111,6 +112,8 @@ def _multiply(
     """Cut a product and let devices compute it behind events."""
     if request.report is not None:
         raise ValueError("report is of one product, and tiles are many; leave it out, or limits")
+    if request.arithmetic == INVARIANT:
+        raise ValueError("device names several, and accuracy='batch_invariant' takes one; name one")
     if request.triangle is not None or request.precision.parts > 1:
         raise ValueError("device names several, for products of float32 and wider; name one")
     device_limit, host_limit = request.limits or (None, None)
