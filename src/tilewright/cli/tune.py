@@ -89,6 +89,11 @@ def command(
     if simulate is not None:
         from tilewright.cli.simulate import simulated
 
+        for name, given in (("device", device), ("cluster", cluster), ("stencil", stencil)):
+            if given is not None:
+                raise ValueError(
+                    f"--{name}={given!r} is not for --simulate, which has a file's times"
+                )
         simulated(simulate, lessons or [], strategy=strategy, budget=budget, seed=seed, json=json)
         return
     from tilewright.backend import device as find_device

@@ -168,7 +168,7 @@ class Held:
     compiled: tuple[NDArray[np.bool_], ...]
     tma: bool  # whether any kernel does not take all operands
     won: frozenset[Sizes]
-    # The core's choice among those with machine code: plain, routed and batched.
+    # The core's choice among those with machine code: plain, routed and batched; groups have none.
     native: tuple[NativeChoice | None, NativeChoice | None, NativeChoice | None]
     # What was chosen before, by kernel, number of the mode and form.
     made: dict[tuple[int, int, int], Choice] = field(default_factory=dict)
@@ -373,8 +373,8 @@ def choices(device: Served, problem: Problem) -> Iterator[Choice]:
     table = held_rows(device, Variant.of(problem))
     model = table.model
     expected = None if model is None else model.expected(problem, device.spec.multiprocessors)
-    for at in map(int, np.flatnonzero(_able(table, problem, True, False))):
-        made = made_choice(table, at, table.kernels[at].geometry.mode(problem), device.spec, False)
+    for at in map(int, np.flatnonzero(_able(table, problem, True, 0))):
+        made = made_choice(table, at, table.kernels[at].geometry.mode(problem), device.spec, 0)
         if made.digest():
             yield replace(made, ns=None if expected is None else float(expected[at]))
 

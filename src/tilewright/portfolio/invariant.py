@@ -53,7 +53,7 @@ def choose_invariant(device: Served, problem: Problem, aligned: bool = True) -> 
         expected = table.model.expected(fixed, device.spec.multiprocessors)
         best = able[int(np.argmin(expected[able]))]
     mode = table.kernels[best].geometry.mode(p)
-    return made_choice(table, best, mode, device.spec, False)
+    return made_choice(table, best, mode, device.spec, 0)
 
 
 def _sums_alike(one: Geometry, problem: Problem) -> bool:

@@ -54,6 +54,10 @@ T = TypeVar("T")
 # Some hundred layouts are alive in any program we know of; a plan takes 2 KB in the mean.
 _MOST_PLANS = 4096
 
+# Those of groups and factorisations have tables and hundreds of launches: up to 0.4 MB each.  They
+# make room for one another alone.
+_MOST_LARGE = 64
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -103,6 +107,7 @@ class Planned:
 
 
 _plans: OrderedDict[Hashable, Any] = OrderedDict()
+_large: OrderedDict[Hashable, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -110,6 +115,7 @@ def forget_plans() -> None:
     """Let the next calls be laid out anew."""
     with _lock:
         _plans.clear()
+        _large.clear()
 
 
 on_reload(forget_plans)
@@ -216,21 +222,23 @@ def _decision_bytes() -> int:
     return 4 * DECISION_WORDS
 
 
-def keep(key: Hashable, made: Any) -> None:
+def keep(key: Hashable, made: Any, *, large: bool = False) -> None:
     """Keep a plan and what is known of it; the least recently used one makes room."""
+    plans, most = (_large, _MOST_LARGE) if large else (_plans, _MOST_PLANS)
     with _lock:
-        _plans[key] = made
-        while len(_plans) > _MOST_PLANS:
-            _plans.popitem(last=False)
+        plans[key] = made
+        while len(plans) > most:
+            plans.popitem(last=False)
 
 
 def kept(key: Hashable) -> Any:
     """Return what `keep` was given with a key; None of any other."""
     with _lock:
-        found = _plans.get(key)
-        if found is not None:
-            _plans.move_to_end(key)
-        return found
+        for plans in (_plans, _large):
+            if key in plans:
+                plans.move_to_end(key)
+                return plans[key]
+        return None
 
 
 def _imaginary(value: Any) -> bool:

@@ -138,8 +138,9 @@ def lay_out(
         first, together = list[Step](), one_launch(live, problem, call, repeats)
         if copies and problem.precision.reads_along_k and call.alpha != 0 and call.k != 0:
             as_read = along_k(live, problem, call, repeats, space)
-            if as_read is not None:
-                first, together = as_read[0], one_launch(live, *as_read[1:])
+            turned = None if as_read is None else one_launch(live, *as_read[1:])
+            if as_read is not None and turned is not None:
+                first, together = as_read[0], turned
         if together is not None:
             return Laid([*first, *together[0]], why=why, repeats=together[1])
     if copies and call.alpha != 0 and call.k != 0:  # else neither operand is read

@@ -110,5 +110,5 @@ def test_matrices_follow_what_streams_have(pair):
 
 def test_bits_that_depend_on_no_batch_are_one_devices(pair):
     x = placed(np.ones((64, 64), np.float32), pair[0])
-    with pytest.raises(ValueError, match="device names several, and accuracy='batch_invariant'"):
+    with pytest.raises(ValueError, match="device is a list, and accuracy='batch_invariant'"):
         tw.gemm(x, x, accuracy="batch_invariant", device=pair)

@@ -14,7 +14,7 @@ from tilewright.serve.arrays.device import View
 if TYPE_CHECKING:
     from tilewright.serve.gemm import Device, Request
 
-__all__ = ["empty_like", "memory", "new", "result", "run", "stream_of", "view"]
+__all__ = ["current", "empty_like", "memory", "new", "result", "run", "stream_of", "view"]
 
 _empty = cupy.empty
 _current_stream = cupy.cuda.get_current_stream
@@ -52,6 +52,11 @@ def run(request: Request, device: Device) -> None:
 def stream_of(ordinal: int) -> int:
     """Return the address of the stream that is current on a device."""
     return int(_current_stream(ordinal).ptr)
+
+
+def current(ordinal: int) -> Any:
+    """Return a context in which a device is the current one."""
+    return cupy.cuda.Device(ordinal)
 
 
 def memory(ordinal: int, size: int) -> tuple[int, Any]:

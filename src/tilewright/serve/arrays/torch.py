@@ -16,7 +16,17 @@ from tilewright.serve.arrays.device import View
 if TYPE_CHECKING:
     from tilewright.serve.gemm import Device, Request
 
-__all__ = ["empty_like", "memory", "narrow_view", "new", "result", "run", "stream_of", "view"]
+__all__ = [
+    "current",
+    "empty_like",
+    "memory",
+    "narrow_view",
+    "new",
+    "result",
+    "run",
+    "stream_of",
+    "view",
+]
 
 _DTYPES: dict[Any, np.dtype[Any]] = {
     torch.float32: np.dtype("float32"),
@@ -92,6 +102,11 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
 def run(request: Request, device: Device) -> None:
     """Enqueue the product on the current stream of the tensors' device."""
     on_device.run(request, device, stream_of, memory, request.a.array.device)
+
+
+def current(ordinal: int) -> Any:
+    """Return a context in which a device is the current one."""
+    return torch.cuda.device(ordinal)
 
 
 def memory(ordinal: int, size: int) -> tuple[int, Any]:

@@ -48,7 +48,7 @@ from tilewright.timeline import span
 
 __all__ = ["in_one_launch"]
 
-# Sizes and leading dimensions in a table are 32-bit integers, and so are numbers of tiles.
+# Sizes in a table are 32-bit integers, and so are numbers of tiles.
 _MOST = 2**31
 
 # A problem is cut where it has so many times the tiles of the mean of its launch.
@@ -132,7 +132,7 @@ def in_one_launch(
         if prepared is None:
             return None
         if key is not None:
-            keep(key, prepared)
+            keep(key, prepared, large=True)
     if not prepared.launches:
         return None
     scalars = _scalars(alpha, beta, prepared.precision, c[0])
@@ -160,7 +160,7 @@ def in_one_launch(
 
 def _kind_of(value: Any) -> tuple[type, bool, bool]:
     """Return what plans depend on of a scalar."""
-    return type(value), value == 0, complex(value).imag != 0
+    return type(value), bool(value == 0), complex(value).imag != 0
 
 
 # -- what there is to see ----------------------------------------------------------------

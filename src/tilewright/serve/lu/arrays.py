@@ -26,11 +26,15 @@ __all__ = [
     "is_able",
     "solve",
     "solve_numpy",
+    "takes",
 ]
 
 # Matrices of so many bytes are copied to a device through pinned buffers, by threads, which are
 # worth a millisecond.
 _LARGE_BYTES = 32 << 20
+
+# Of panels whose rows fit a device's blocks in every precision (`LUKernels.panel_launch`).
+_MOST_ROWS = 1 << 16
 
 
 def adapter_of(*given: Any) -> Any:
@@ -51,6 +55,14 @@ def adapter_of(*given: Any) -> Any:
 def is_able(live: LiveDevice) -> bool:
     """Whether a device's blocks have the shared memory that a panel's kernel takes."""
     return live.spec.shared_bytes_per_block >= SHARED_BYTES
+
+
+def takes(live: Any, a: NDArray[Any]) -> bool:
+    """Whether a device factors a NumPy matrix whole, with as much memory for its workspaces.
+
+    Others are factored by products, which pass through the device tile by tile.
+    """
+    return is_able(live) and len(a) <= _MOST_ROWS and 2 * a.nbytes <= live.free_memory
 
 
 def check_able(ordinal: int) -> None:
@@ -82,8 +94,14 @@ def _copied(adapter: Any, x: Any) -> Any:
     rows, columns = x.shape
     made = adapter.new(x, (rows, _padded(columns, x.dtype)), x.array.dtype)
     part = made.array if made.shape[1] == columns else made.array[:, :columns]
-    part[...] = x.array
+    _put(adapter, x.ordinal, part, x.array)
     return adapter.view("a", part)
+
+
+def _put(adapter: Any, ordinal: int, target: Any, values: Any) -> None:
+    """Copy on the current stream of the arrays' device, whatever device is current."""
+    with adapter.current(ordinal):
+        target[...] = values
 
 
 def factor(adapter: Any, a: Any, overwrite: bool) -> tuple[Any, Any, int]:
@@ -120,9 +138,9 @@ def solve(adapter: Any, lu: Any, pivots: Any, b: Any, trans: Trans) -> Any:
         factors = _copied(adapter, factors)
     columns = x.shape[1] if len(x.shape) > 1 else 1
     made = adapter.new(factors, x.shape, factors.array.dtype)
-    made.array[...] = b
+    _put(adapter, factors.ordinal, made.array, b)
     places = adapter.new(factors, (len(pivots),), _int32(adapter))
-    places.array[...] = pivots
+    _put(adapter, factors.ordinal, places.array, pivots)
     of = factors.dtype
     n, ld = factors.shape[0], factors.strides[0] // of.itemsize
     live: Any = device_at(factors.ordinal)

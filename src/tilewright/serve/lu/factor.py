@@ -17,6 +17,7 @@ All launches of a stage are one plan (`tilewright.serve.plan`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.lu.steps import Part, Steps
-from tilewright.serve.lu.streams import streams_of
+from tilewright.serve.lu.streams import Streams, streams_of
 from tilewright.serve.plan import A, B, C, Plan, Space, call_of
 from tilewright.stencil.lu import TOP, LUKernels, Way
 
@@ -305,21 +306,27 @@ class Factorisation:
                 if plan is not None:
                     enqueue(live, plan, call_of(a, memory, pivots, 1, 0, where), where)
 
-            begin(self.stages[0].block, on.block)
-            for number, stage in enumerate(self.stages):
-                on.mark("factored", on.block)
-                if number:
-                    on.wait("updated", on.block)
-                    on.wait("updated", on.left)
-                on.wait("factored", on.update)
-                on.wait("factored", on.left)
-                if stage is not self.stages[-1]:
-                    begin(self.stages[number + 1].block, on.block)
-                begin(stage.rest, on.update)
-                on.mark("updated", on.update)
-                begin(stage.left, on.left)
-            for one in (on.block, on.update, on.left):
-                on.after(stream, one)
+            try:
+                self._begin_stages(on, begin)
+            finally:  # also where a launch fails: the memory is the caller's again
+                for one in (on.block, on.update, on.left):
+                    on.after(stream, one)
+
+    def _begin_stages(self, on: Streams, begin: Callable[[Plan | None, int], None]) -> None:
+        """Enqueue the stages, each one's block ahead of the updates of the one before it."""
+        begin(self.stages[0].block, on.block)
+        for number, stage in enumerate(self.stages):
+            on.mark("factored", on.block)
+            if number:
+                on.wait("updated", on.block)
+                on.wait("updated", on.left)
+            on.wait("factored", on.update)
+            on.wait("factored", on.left)
+            if stage is not self.stages[-1]:
+                begin(self.stages[number + 1].block, on.block)
+            begin(stage.rest, on.update)
+            on.mark("updated", on.update)
+            begin(stage.left, on.left)
 
 
 def factorisation(live: Any, precision: Precision, n: int, ld: int) -> Factorisation:
@@ -328,5 +335,5 @@ def factorisation(live: Any, precision: Precision, n: int, ld: int) -> Factorisa
     found: Factorisation | None = kept(key)
     if found is None:
         found = Factorisation(live, precision, n, ld)
-        keep(key, found)
+        keep(key, found, large=True)
     return found

@@ -139,5 +139,5 @@ def solution(
     found: Solution | None = kept(key)
     if found is None:
         found = Solution(live, precision, n, ld, sides, trans)
-        keep(key, found)
+        keep(key, found, large=True)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from tilewright.backend.cuda.functions import NO_TIMING, NON_BLOCKING
@@ -59,9 +58,16 @@ class Streams:
         self.wait("", stream)
 
 
-@lru_cache(maxsize=16)
+_made: dict[Any, Streams] = {}
+_making = threading.Lock()
+
+
 def _streams(live: Any) -> Streams:
-    return Streams(live)
+    """Return a device's streams, one set however many threads ask at once."""
+    with _making:
+        if live not in _made:
+            _made[live] = Streams(live)
+        return _made[live]
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ class Panels:
 
     Parameters
     ----------
-    matrix : HostMatrix
+    matrix : HostMatrix or PlacedMatrix
         Whose.
     transport : Transport
         What copies them.

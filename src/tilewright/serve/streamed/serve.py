@@ -113,9 +113,9 @@ def _multiply(
     if request.report is not None:
         raise ValueError("report is of one product, and tiles are many; leave it out, or limits")
     if request.arithmetic == INVARIANT:
-        raise ValueError("device names several, and accuracy='batch_invariant' takes one; name one")
+        raise ValueError("device is a list, and accuracy='batch_invariant' takes one; name one")
     if request.triangle is not None or request.precision.parts > 1:
-        raise ValueError("device names several, for products of float32 and wider; name one")
+        raise ValueError("device is a list, for products of float32 and wider; name one")
     device_limit, host_limit = request.limits or (None, None)
     if device_limit is None:
         device_limit = min(int(_PART_OF_FREE * _free(one)) for one in devices)

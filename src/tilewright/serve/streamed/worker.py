@@ -275,6 +275,8 @@ class Worker:
             try:
                 if self._job.schedule.works(self._number):
                     self._finish(*one)
+                else:  # nobody wants it; who waits for its place goes on, and ends
+                    self._let_go(one[1])
             except BaseException as error:
                 self._fail(error)
 
@@ -295,6 +297,10 @@ class Worker:
             self._transport.download(tile.memory, lines, tile.ld, tile.users)
         self._written = None
         self._job.schedule.finish(self._number, place)
+        self._let_go(tile)
+
+    def _let_go(self, tile: Slot) -> None:
+        """Let a tile's place and turn be another one's."""
         if not self._in_place:
             self._free.put(tile)
         if self._ahead is not None:

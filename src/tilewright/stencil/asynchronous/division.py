@@ -51,11 +51,6 @@ class Division:
         """Return where a worker's share begins, in steps of all shared tiles."""
         return self.shared * self.steps * worker // self.workers
 
-    @property
-    def longest_share(self) -> int:
-        """Steps of the largest share, 0 where nothing is shared."""
-        return -(-self.shared * self.steps // self.workers) if self.shared else 0
-
 
 def divide(
     config: Config,

@@ -1,6 +1,7 @@
 """The kernel sources of this folder, specialised, with their launches; CUDA's alone.
 
-All matrices are row-major, begin at a multiple of 16 bytes, and so do their rows.
+All matrices are row-major; the factored one and workspaces begin at multiples of 16 bytes, and so
+do their rows.
 """
 
 from __future__ import annotations
