@@ -158,7 +158,8 @@ def is_timed(row: Mapping[str, Any]) -> bool:
     """Whether a row is a product of ours, with its rate or with its error."""
     rates, errors = row.get("flops_per_second", {}), row.get("errors", {})
     ours = any(isinstance(one, dict) and "tilewright" in one for one in (rates, errors))
-    return (ours or "us" in row) and "size" in row and "trans" in row
+    product = "size" in row and "trans" in row and "update" not in row  # half a product, of syrk
+    return (ours or "us" in row) and product
 
 
 def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
@@ -201,7 +202,9 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
 
 
 # Precisions of calls with an accuracy, and that accuracy, by what files call them.
-_ACCURACIES = {"fp32": ("s", "fp32"), "fp64": ("d", "fp64"), "fp64-z": ("z", "fp64")}
+_ACCURACIES = {
+    "fp32": ("s", "fp32"), "fp32-c": ("c", "fp32"), "fp64": ("d", "fp64"), "fp64-z": ("z", "fp64"),
+}  # fmt: skip
 
 # What older files call precisions of tensor cores.
 _OLD = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
@@ -229,7 +232,8 @@ def errors_of(row: Mapping[str, Any], device: str, source: str) -> Errors | None
         for name, one in row["errors"].items()
         if (eta := number_of(one.get("eta"))) is not None
     }
-    return Errors(device, f"{text_of(row['data'])}, k = {int(row['k'])}", etas, source)
+    k = row["k"] if "k" in row else row["side"]  # of squares
+    return Errors(device, f"{text_of(row['data'])}, k = {int(k)}", etas, source)
 
 
 def config_of(values: Any) -> Config | None:
