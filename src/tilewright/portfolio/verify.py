@@ -120,10 +120,8 @@ class _Routed:
         return (*self._family.arguments(config, variant, call), self._decision)
 
 
-class Batched:
-    """A stencil whose kernels compute a result as a batch: by thirds of its columns or its rows.
-
-    Of a result that has no thirds, or none that begin as the stencil wants, a batch of one.
+class _Parted:
+    """A stencil whose kernels compute a result part by part, as one launch.
 
     Parameters
     ----------
@@ -140,6 +138,13 @@ class Batched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
+
+
+class Batched(_Parted):
+    """A stencil whose kernels compute a result as a batch: by thirds of its columns or its rows.
+
+    Of a result that has no thirds, or none that begin as the stencil wants, a batch of one.
+    """
 
     def _one_of(self, m: int, n: int) -> tuple[int, int]:
         """Return the sizes of one product of a batch that makes an m x n result."""
@@ -166,30 +171,15 @@ class Batched:
         return found
 
 
-class Grouped:
+class Grouped(_Parted):
     """A stencil whose kernels compute a result as a group: four problems or fewer.
 
     Those of the first rows read parts of operands, the others operands of their own.
-
-    Parameters
-    ----------
-    family : Stencil
-        The stencil.
-    config, variant
-        Of the kernel.
     """
-
-    def __init__(self, family: Stencil, config: Config, variant: Variant) -> None:
-        self._family = family
-        size = variant.precision.element_bytes
-        self._unit = -(-family.operand_alignment(config) // size)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._family, name)
 
     def _pieces(self, m: int, n: int) -> list[tuple[int, int, int, int]]:
         """Return first row, first column, rows and columns of each problem."""
-        high, wide = (2 * side // 3 // self._unit * self._unit for side in (m, n))
+        high, wide = (2 * side // 3 // self.unit * self.unit for side in (m, n))
         return [
             (i, j, rows, columns)
             for i, rows in ((0, high), (high, m - high))
