@@ -126,7 +126,7 @@ def test_wrong_arrays_are_named(arguments, message):
         (BYTES, {"alpha": 0.5}, "alpha=0.5 is not for integers"),
         (BYTES, {"beta": 1}, "beta=1 needs c"),
         (HALF, {"accuracy": "fp32"}, "accuracy='fp32' is not for numbers of 8 and 16 bits"),
-        (HALF, {"report": tw.Decision()}, "report is for float32 and complex64 arrays"),
+        (HALF, {"report": tw.Decision()}, "report is for float32 and wider arrays"),
         (HALF, {"trans_a": "X"}, "trans_a='X'"),
         (
             HALF.astype("f4"),
