@@ -269,3 +269,25 @@ def test_room_is_asked_for_before_compiling(
     monkeypatch.setattr(module, lambda *_: False)
     with pytest.raises(HostError, match="TILEWRIGHT_CACHE_DIR"):
         PoclCache(tmp_path).build("key", KernelCache(tmp_path / "kept"), lambda: None)
+
+
+DROPPED = """
+import numpy as np
+from tilewright.backend import device
+from tilewright.stencil import Launch, Source
+text = "kernel void scaled(global float *x) { x[get_global_id(0)] *= FACTOR; }"
+live = device("opencl")
+memory = live.upload(np.ones(4, "f4"))
+for factor in (*range(40), 1):  # the last one anew
+    source = Source(text, {"FACTOR": factor}, "scaled")
+    live.launch(live.compile(source), Launch((4, 1), (4, 1)), (memory,)).wait()
+found = np.empty(4, "f4")
+live.download(memory, found)
+assert (found == 0).all()
+print("right")
+"""
+
+
+def test_kernels_may_be_dropped_while_pocl_compiles_for_their_launch(cache: Path) -> None:
+    """It does so in a thread of its own, and would end the process without their files."""
+    assert is_right(run(cache, code=DROPPED))

@@ -348,6 +348,8 @@ class OpenCLDevice(LiveDevice):
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:
             raise LaunchError(f"{self.id} refused the launch: {error}", str(error)) from error
+        if compiled is not None and then is not None:
+            compiled.begun(event)
         return OpenCLEvent(event, self.id, kernel.entry, then)
 
     def finish(self) -> None:

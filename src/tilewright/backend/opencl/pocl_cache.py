@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tilewright.backend.base import HostError
 from tilewright.backend.cache import KernelCache
@@ -79,6 +79,16 @@ class Compiled:
         self._save = save
         self._saved = len(self._files()) if is_kept else 0
         self._launched: set[tuple[str, tuple[int, ...], bool]] = set()
+        self._first: list[Any] = []
+
+    def begun(self, event: Any) -> None:
+        """Note the event of a launch that PoCL may still compile for, in a thread of its own."""
+        self._first.append(event)
+
+    def is_needed(self) -> bool:
+        """Whether PoCL may still compile here: it ends the process where its files are gone."""
+        self._first = [one for one in self._first if one.command_execution_status > 0]
+        return bool(self._first)
 
     def launching(
         self, kernel: str, size: tuple[int, ...], block: tuple[int, ...]
@@ -146,6 +156,7 @@ class PoclCache:
         self.directory = directory
         self._lock = threading.RLock()  # a kernel may be collected inside
         self._compiled: dict[str, Compiled] = {}
+        self._leaving: dict[str, Compiled] = {}  # used no more; removed once nothing compiles there
         self._process = os.getpid()
         atexit.register(self._save_all)
 
@@ -176,6 +187,9 @@ class PoclCache:
         """
         with self._lock:
             check_room(self.directory)  # PoCL writes 1 MB even where it compiles nothing
+            self._remove_left()
+            if key in self._leaving:
+                self._compiled[key] = self._leaving.pop(key)
             found = self._compiled.get(key)
             before = self._programs()
             if found is not None:
@@ -214,8 +228,14 @@ class PoclCache:
                 return
             found.users -= 1
             if found.users == 0:
-                del self._compiled[key]
-                shutil.rmtree(found.folder, ignore_errors=True)
+                self._leaving[key] = self._compiled.pop(key)
+                self._remove_left()
+
+    def _remove_left(self) -> None:
+        for key, one in list(self._leaving.items()):
+            if not one.is_needed():
+                del self._leaving[key]
+                shutil.rmtree(one.folder, ignore_errors=True)
 
     def _programs(self) -> set[Path]:
         return set(self.directory.glob("??/*"))
