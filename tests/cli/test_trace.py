@@ -88,7 +88,8 @@ def test_a_tuning_run_shows_its_workers(tmp_path, capsys):
     count, events = spans(out)
     assert count["search"] == count["race"] == count["certify"] == 1
     assert count["candidate: prepare"] > 0
-    assert count["candidate: race"] == count["candidate: certify"] == 1
+    assert count["candidate: race"] in (1, 2)  # where there were many a heat comes first
+    assert count["candidate: certify"] == 1
     candidates = [event for event in events if event["name"] == "candidate: prepare"]
     me = next(event["pid"] for event in events if event["name"] == "command")
     assert me not in {event["pid"] for event in candidates}
