@@ -13,9 +13,10 @@ from tilewright.export import preload
 LIBRARY = "/nowhere/libtilewright_cublas.so"  # the loader only warns of it
 SAYS = """\
 import os, pathlib
-line = ('{"precision": "s", "trans": "NT", "size": [64, 32, 16], "served": true, "kernel": "tw_x",'
-        ' "calls": 3, "timed": 2, "ours_ms": 0.02, "cublas_ms": 0.04}')
-pathlib.Path(os.environ["TILEWRIGHT_CUBLAS_LOG"], "1.jsonl").write_text(line + "\\n")
+line = ('{"library": "cublas", "precision": "s", "trans": "NT", "size": [64, 32, 16],'
+        ' "served": true, "kernel": "tw_x", "calls": 3, "timed": 2,'
+        ' "ours_ms": 0.02, "theirs_ms": 0.04}')
+pathlib.Path(os.environ["TILEWRIGHT_CALLS_LOG"], "1.jsonl").write_text(line + "\\n")
 """
 
 

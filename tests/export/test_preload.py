@@ -14,7 +14,7 @@ from tests.export.conftest import Exported
 from tilewright.cli.run import read_log, summary
 from tilewright.export import compiling
 from tilewright.export.compiling import CompilerError, link
-from tilewright.export.preload import cublas_source
+from tilewright.export.preload import answering_sources
 
 pytestmark = needs_c
 
@@ -23,9 +23,9 @@ pytestmark = needs_c
 def preloaded(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library, a cuBLAS and a driver of tests."""
     folder = tmp_path_factory.mktemp("preloaded")
-    source = folder / "tilewright_cublas.c"
-    source.write_bytes(cublas_source())
-    sources = [source, *sorted(exported.sources.glob("*.c"))]
+    for name, text in answering_sources().items():
+        (folder / name).write_bytes(text)
+    sources = [*folder.glob("*.c"), *sorted(exported.sources.glob("*.c"))]
     link(sources, folder / "ours.so", *WARNINGS, "-shared", f"-I{exported.sources}")
     fake = folder / "libcublas.so.13"
     # -Bsymbolic: what cuBLAS calls of its own is not the preloaded library's.
@@ -57,8 +57,8 @@ def test_ieee_products_are_served_and_all_else_reaches_cublas(preloaded: Path) -
 
 
 def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
-    called(preloaded, TILEWRIGHT_CUBLAS_LOG=str(tmp_path))
-    called(preloaded, TILEWRIGHT_CUBLAS_LOG=str(tmp_path))
+    called(preloaded, TILEWRIGHT_CALLS_LOG=str(tmp_path))
+    called(preloaded, TILEWRIGHT_CALLS_LOG=str(tmp_path))
     rows = {(row["precision"], row["trans"], row["served"]): row for row in read_log(tmp_path)}
     assert {key: row["calls"] for key, row in rows.items()} == {
         ("s", "TN", True): 2, ("z", "CT", True): 2, ("d", "NN", True): 2, ("s", "NT", True): 2,
@@ -69,7 +69,7 @@ def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
 
 
 def test_measured_times_are_weighed_by_calls() -> None:
-    row = {"served": True, "calls": 11, "timed": 10, "ours_ms": 20.0, "cublas_ms": 30.0}
+    row = {"served": True, "calls": 11, "timed": 10, "ours_ms": 20.0, "theirs_ms": 30.0}
     said = summary([row])
     assert said == "11 calls served, 0 passed on; served in 22.0 ms where cuBLAS took 33.0 ms"
 

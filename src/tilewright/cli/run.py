@@ -17,7 +17,8 @@ from tilewright.cli.output import DeviceOption, emit_lines, say
 
 __all__ = ["command", "read_log", "summary"]
 
-_LOG, _COMPARE = "TILEWRIGHT_CUBLAS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"  # tilewright_cublas.c
+# tilewright_log.c, tilewright_cublas.c
+_LOG, _COMPARE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"
 
 # Kinds of calls in the table; the sums below it are over all.
 _LINES = 20
@@ -75,9 +76,9 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text().splitlines():
             row = json_format.loads(line)
-            key = row["precision"], row["trans"], *row["size"], row["served"]
+            key = row["library"], row["precision"], row["trans"], *row["size"], row["served"]
             if key in rows:
-                for name in ("calls", "timed", "ours_ms", "cublas_ms"):
+                for name in ("calls", "timed", "ours_ms", "theirs_ms"):
                     rows[key][name] += row[name]
             else:
                 rows[key] = row
@@ -98,7 +99,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
         return said
     ours, cublas = (
         sum(row[name] * row["calls"] / row["timed"] for row in timed)
-        for name in ("ours_ms", "cublas_ms")
+        for name in ("ours_ms", "theirs_ms")
     )
     return f"{said}; served in {ours:.1f} ms where cuBLAS took {cublas:.1f} ms"
 
@@ -109,7 +110,7 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows[:_LINES]:
         times = [
             f"{1000 * row[name] / row['timed']:.1f}" if row["timed"] else ""
-            for name in ("ours_ms", "cublas_ms")
+            for name in ("ours_ms", "theirs_ms")
         ]
         size = " x ".join(map(str, row["size"]))
         served = "yes" if row["served"] else "no"

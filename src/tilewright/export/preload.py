@@ -15,12 +15,15 @@ from tilewright.export.target import find_target
 from tilewright.export.variants import variants_of
 from tilewright.paths import MAKING, cache_dir, sweep
 
-__all__ = ["cublas_source", "preloaded_library"]
+__all__ = ["answering_sources", "preloaded_library"]
+
+_FILES = ("tilewright_cublas.c", "tilewright_log.c", "tilewright_log.h")
 
 
-def cublas_source() -> bytes:
-    """Return the file that has cuBLAS's names, to be compiled with an exported library."""
-    return files("tilewright.export").joinpath("native", "tilewright_cublas.c").read_bytes()
+def answering_sources() -> dict[str, bytes]:
+    """Return the files that have other libraries' names, to be compiled with an exported one."""
+    folder = files("tilewright.export").joinpath("native")
+    return {name: folder.joinpath(name).read_bytes() for name in _FILES}
 
 
 def preloaded_library(device: str | None = None) -> Path:
@@ -43,7 +46,7 @@ def preloaded_library(device: str | None = None) -> Path:
         If the cache directory cannot be used.
     """
     kernels = collect(find_target(device), variants_of("all", "all"))
-    sources = {**c_library(kernels), "tilewright_cublas.c": cublas_source()}
+    sources = c_library(kernels) | answering_sources()
     digest = hashlib.sha256()
     for name, text in sorted(sources.items()):
         digest.update(f"{name} {len(text)} ".encode() + text)

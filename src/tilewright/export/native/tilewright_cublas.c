@@ -7,22 +7,17 @@
  * scalars lie in the host's memory.  Passed on unchanged are all others: TF32, scalars on the
  * device, wrong arguments, what there is no kernel for, what a kernel's launch fails for.
  *
- * The environment says what is written down:
+ * The environment says what is written down (tilewright_log.h), and
  *
- *     TILEWRIGHT_CUBLAS_LOG       a folder: at its end each process writes a file there, a line of
- *                                 JSON for each kind of call
  *     TILEWRIGHT_CUBLAS_COMPARE   not empty: cuBLAS computes each product that is served, too, into
  *                                 memory of its own, and the log has both times; calls then wait
  */
-#include "table.h"
-#include "tilewright_internal.h"
+#include "tilewright_log.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -103,95 +98,13 @@ static const cublas_functions *cublas(void)
     return &real;
 }
 
-/* ---- What is written down ---------------------------------------------------------- */
+/* ---- Serving ------------------------------------------------------------------------ */
 
-typedef struct { /* compared byte by byte: whole words */
-    int64_t m, n, k, letter, operations, served;
-} kind;
-
-typedef struct {
-    tilewright_node node;
-    kind key;
-    const char *kernel;
-    int64_t calls, timed;
-    double ours_ms, cublas_ms;
-} seen;
-
-static tilewright_table kinds = {.key_bytes = sizeof(kind), .entry_bytes = sizeof(seen)};
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *log_folder;
-static int compares;
-static FILE *log_file;
-
-static const char LETTERS[] = "sdcz", OPERATIONS[] = "NTC";
-
-__attribute__((constructor)) static void begin(void)
+static int compares(void)
 {
     const char *const wanted = getenv("TILEWRIGHT_CUBLAS_COMPARE");
-    log_folder = getenv("TILEWRIGHT_CUBLAS_LOG");
-    compares = log_folder != NULL && wanted != NULL && *wanted;
+    return tilewright_logs() && wanted != NULL && *wanted;
 }
-
-/* Write a kind's line, and free it. */
-static void write_down(seen *it)
-{
-    if (log_file == NULL) {
-        char path[4096];
-        const int size = snprintf(path, sizeof path, "%s/%ld.jsonl", log_folder, (long)getpid());
-        if (size > 0 && (size_t)size < sizeof path)
-            log_file = fopen(path, "w");
-    }
-    if (log_file != NULL)
-        fprintf(log_file,
-                "{\"precision\": \"%c\", \"trans\": \"%c%c\", \"size\": [%lld, %lld, %lld], "
-                "\"served\": %s, \"kernel\": \"%s\", \"calls\": %lld, \"timed\": %lld, "
-                "\"ours_ms\": %.6f, \"cublas_ms\": %.6f}\n",
-                LETTERS[it->key.letter], OPERATIONS[it->key.operations / TRANSPOSES],
-                OPERATIONS[it->key.operations % TRANSPOSES], (long long)it->key.m,
-                (long long)it->key.n, (long long)it->key.k, it->key.served ? "true" : "false",
-                it->kernel == NULL ? "" : it->kernel, (long long)it->calls, (long long)it->timed,
-                it->ours_ms, it->cublas_ms);
-    free(it);
-}
-
-/* Count a call.  Times are those of one that was compared, or 0. */
-static void note(const product *it, int served, double ours_ms, double cublas_ms)
-{
-    const kind key = {it->m, it->n, it->k, it->letter, it->ta * TRANSPOSES + it->tb, served};
-    void *removed = NULL;
-    pthread_mutex_lock(&lock);
-    seen *entry = tilewright_table_find(&kinds, &key);
-    if (entry == NULL && (entry = tilewright_table_add(&kinds, &key, &removed)) != NULL && served)
-        entry->kernel = tw_choose(LETTERS[it->letter], TW_COL_MAJOR, OPERATIONS[it->ta],
-                                  OPERATIONS[it->tb], it->m, it->n, it->k);
-    if (removed != NULL)
-        write_down(removed);
-    if (entry != NULL) {
-        /* The first call loads its kernel, which must not count. */
-        if (cublas_ms > 0 && entry->calls > 0) {
-            ++entry->timed;
-            entry->ours_ms += ours_ms;
-            entry->cublas_ms += cublas_ms;
-        }
-        ++entry->calls;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-__attribute__((destructor)) static void end(void)
-{
-    seen *it;
-    if (log_folder == NULL)
-        return;
-    pthread_mutex_lock(&lock);
-    while ((it = tilewright_table_take(&kinds)) != NULL)
-        write_down(it);
-    if (log_file != NULL)
-        fclose(log_file);
-    pthread_mutex_unlock(&lock);
-}
-
-/* ---- Serving ------------------------------------------------------------------------ */
 
 /* Whether cuBLAS would compute by IEEE arithmetic, from scalars on the host; finds the stream. */
 static int may_serve(const product *it, void **stream)
@@ -210,9 +123,9 @@ static int may_serve(const product *it, void **stream)
 
 static tw_status compute(const product *it, void *stream)
 {
-    return tw_gemm(LETTERS[it->letter], TW_COL_MAJOR, OPERATIONS[it->ta], OPERATIONS[it->tb],
-                   it->m, it->n, it->k, it->alpha, it->a, it->lda, it->b, it->ldb, it->beta,
-                   it->c, it->ldc, stream);
+    return tw_gemm(tilewright_letters[it->letter], TW_COL_MAJOR, tilewright_operations[it->ta],
+                   tilewright_operations[it->tb], it->m, it->n, it->k, it->alpha, it->a, it->lda,
+                   it->b, it->ldb, it->beta, it->c, it->ldc, stream);
 }
 
 /* Of the driver, for what is compared alone. */
@@ -286,9 +199,12 @@ static int serve(const product *it)
         return 0;
     const int served =
         may_serve(it, &stream) &&
-        (compares ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
-    if (log_folder != NULL)
-        note(it, served, ours_ms, cublas_ms);
+        (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
+    if (tilewright_logs()) {
+        const tilewright_kind key = {TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb,
+                                     it->m,             it->n,      it->k,  served};
+        tilewright_note(&key, ours_ms, cublas_ms);
+    }
     return served;
 }
 

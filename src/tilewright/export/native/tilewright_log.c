@@ -1,0 +1,89 @@
+/* Calls counted by kind, and written down when the process ends. */
+#include "tilewright_log.h"
+#include "table.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct {
+    tilewright_node node;
+    tilewright_kind key;
+    const char *kernel;
+    int64_t calls, timed;
+    double ours_ms, theirs_ms;
+} seen;
+
+static tilewright_table kinds = {
+    .key_bytes = sizeof(tilewright_kind), .entry_bytes = sizeof(seen)};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *folder;
+static FILE *file;
+
+static const char *const libraries[] = {"cublas", "blas"};
+const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
+
+__attribute__((constructor)) static void begin(void) { folder = getenv("TILEWRIGHT_CALLS_LOG"); }
+
+int tilewright_logs(void) { return folder != NULL; }
+
+/* Write a kind's line, and free it. */
+static void write_down(seen *it)
+{
+    const tilewright_kind *const key = &it->key;
+    if (file == NULL) {
+        char path[4096];
+        const int size = snprintf(path, sizeof path, "%s/%ld.jsonl", folder, (long)getpid());
+        if (size > 0 && (size_t)size < sizeof path)
+            file = fopen(path, "w");
+    }
+    if (file != NULL)
+        fprintf(file,
+                "{\"library\": \"%s\", \"precision\": \"%c\", \"trans\": \"%c%c\", "
+                "\"size\": [%lld, %lld, %lld], \"served\": %s, \"kernel\": \"%s\", "
+                "\"calls\": %lld, \"timed\": %lld, \"ours_ms\": %.6f, \"theirs_ms\": %.6f}\n",
+                libraries[key->library], tilewright_letters[key->letter],
+                tilewright_operations[key->op_a], tilewright_operations[key->op_b],
+                (long long)key->m, (long long)key->n, (long long)key->k,
+                key->served ? "true" : "false", it->kernel == NULL ? "" : it->kernel,
+                (long long)it->calls, (long long)it->timed, it->ours_ms, it->theirs_ms);
+    free(it);
+}
+
+void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_ms)
+{
+    void *removed = NULL;
+    pthread_mutex_lock(&lock);
+    seen *entry = tilewright_table_find(&kinds, key);
+    if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
+        key->served)
+        entry->kernel = tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
+                                  tilewright_operations[key->op_a],
+                                  tilewright_operations[key->op_b], key->m, key->n, key->k);
+    if (removed != NULL)
+        write_down(removed);
+    if (entry != NULL) {
+        /* The first call loads its kernel, which must not count. */
+        if (theirs_ms > 0 && entry->calls > 0) {
+            ++entry->timed;
+            entry->ours_ms += ours_ms;
+            entry->theirs_ms += theirs_ms;
+        }
+        ++entry->calls;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    seen *it;
+    if (folder == NULL)
+        return;
+    pthread_mutex_lock(&lock);
+    while ((it = tilewright_table_take(&kinds)) != NULL)
+        write_down(it);
+    if (file != NULL)
+        fclose(file);
+    pthread_mutex_unlock(&lock);
+}
