@@ -456,6 +456,14 @@ int cuStreamWaitEvent(void *stream, void *it, unsigned flags)
     return (int)flags;
 }
 
+int cuEventSynchronize(void *it) { return it == NULL; }
+
+int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    *memory = malloc(bytes);
+    return *memory == NULL || flags != 0;
+}
+
 int cuModuleLoad(void **made, const char *file)
 {
     FILE *const opened = fopen(file, "rb");
@@ -482,6 +490,18 @@ int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
 {
     memcpy(to, (const void *)(uintptr_t)from, bytes);
     return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream)
+{
+    (void)stream;
+    return cuMemcpyHtoD_v2(to, from, bytes);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream)
+{
+    (void)stream;
+    return cuMemcpyDtoH_v2(to, from, bytes);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t bytes)

@@ -17,13 +17,22 @@ from tilewright.paths import MAKING, cache_dir, sweep
 
 __all__ = ["answering_sources", "preloaded_library"]
 
-_FILES = ("tilewright_cublas.c", "tilewright_log.c", "tilewright_log.h")
+_FILES = {
+    "tilewright.core": ("staging.c", "staging.h"),
+    "tilewright.export": (
+        "tilewright_blas.c", "tilewright_cublas.c", "tilewright_host.c", "tilewright_host.h",
+        "tilewright_log.c", "tilewright_log.h",
+    ),
+}  # fmt: skip
 
 
 def answering_sources() -> dict[str, bytes]:
     """Return the files that have other libraries' names, to be compiled with an exported one."""
-    folder = files("tilewright.export").joinpath("native")
-    return {name: folder.joinpath(name).read_bytes() for name in _FILES}
+    return {
+        name: files(package).joinpath("native", name).read_bytes()
+        for package, names in _FILES.items()
+        for name in names
+    }
 
 
 def preloaded_library(device: str | None = None) -> Path:

@@ -57,7 +57,7 @@ void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_m
     pthread_mutex_lock(&lock);
     seen *entry = tilewright_table_find(&kinds, key);
     if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
-        key->served)
+        key->served && key->m > 0 && key->n > 0)
         entry->kernel = tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
                                   tilewright_operations[key->op_a],
                                   tilewright_operations[key->op_b], key->m, key->n, key->k);

@@ -1,0 +1,134 @@
+"""BLAS's calls with NumPy's matrices, computed on the device, beside the host's BLAS on all cores.
+
+Ours are calls of the library that ``tilewright run`` preloads, every one of them served there; the
+peer is ``numpy.matmul``.  Memory is pageable on both sides; calls are taken in turns, the median of
+each counts.  From these rows come the rates by which the library decides whom it serves
+(``tilewright_blas.c``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
+from tilewright.bench.sizes import parse_sizes
+from tilewright.export.compiling import CompilerError
+from tilewright.precision import precision
+
+__all__ = ["BENCHMARK"]
+
+_ROW_MAJOR, _AS_IT_IS = 101, 111  # of cblas.h
+
+# A shape is measured for so long, and so often at least.
+_SECONDS, _TURNS = 0.3, 3
+
+
+class BlasCalls(Benchmark):
+    """See the module."""
+
+    measures = "BLAS's calls with matrices in the host's memory, computed on the device"
+    against = "numpy.matmul on all cores"
+    takes = "a minute on 16 cores"
+    options = {  # noqa: RUF012
+        "precision": "s,d,c,z",
+        "size": "256:4096:*1.4142,2048x2048x64,4096x4096x128,4096x64x4096,8192x512x8192",
+    }  # fmt: skip
+
+    def rows(self, asked: Asked) -> Iterator[Row]:
+        """Yield a row for each precision and shape."""
+        if asked.live.backend != "cuda":
+            raise UnavailableError(f"{asked.live.id} is no CUDA device")
+        library = _library(asked.live.id)
+        for letter in asked.precision.split(","):
+            for size in parse_sizes(asked.size):
+                yield _row(library, letter, size)
+
+    def line(self, row: Row) -> str:
+        """Return how much faster the device was."""
+        size = "x".join(map(str, row["size"]))
+        return (
+            f"{row['precision']} {size}: {row['ms']:.3f} ms, host {row['host_ms']:.3f},"
+            f" {row['ratio']:.2f}"
+        )
+
+    def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
+        """Return all rows."""
+        names = ("precision", "size", "cores", "ms", "host_ms", "ratio")
+        return names, [
+            ["x".join(map(str, row[name])) if name == "size" else row[name] for name in names]
+            for row in rows
+        ]
+
+
+def _library(device: str) -> ctypes.CDLL:
+    """Return the preloaded library, which computes all that it is given on the device."""
+    from tilewright.export.preload import preloaded_library
+
+    os.environ["TILEWRIGHT_BLAS_LEAST"] = "0"
+    try:
+        return ctypes.CDLL(str(preloaded_library(device)))
+    except CompilerError as error:
+        raise UnavailableError(str(error)) from None
+
+
+def _row(library: ctypes.CDLL, letter: str, size: tuple[int, int, int]) -> Row:
+    (m, n, k), of = size, precision(letter)
+    rng = np.random.default_rng(0)
+
+    def matrix(rows: int, columns: int) -> Any:
+        x = rng.uniform(-1, 1, (rows, columns, of.words)).astype(of.real_name)
+        return x.view(of.dtype)[..., 0]
+
+    a, b = matrix(m, k), matrix(k, n)
+    ours, theirs = np.empty((m, n), of.dtype), np.empty((m, n), of.dtype)
+    ms, host_ms = _in_turns(_call(library, letter, a, b, ours), lambda: np.matmul(a, b, out=theirs))
+    return {
+        "precision": letter, "size": [m, n, k], "cores": len(os.sched_getaffinity(0)),
+        "ms": round(ms, 4), "host_ms": round(host_ms, 4), "ratio": round(host_ms / ms, 3),
+        "difference": float(np.abs(ours - theirs).max() / np.abs(theirs).max()),
+    }  # fmt: skip
+
+
+def _call(library: ctypes.CDLL, letter: str, a: Any, b: Any, c: Any) -> Callable[[], Any]:
+    """Return a call of CBLAS's name for C <- A B."""
+    real = {"s": ctypes.c_float, "d": ctypes.c_double}.get(letter)
+    values = [np.array([x], a.dtype) for x in (1, 0)]
+    alpha, beta = (
+        ctypes.c_void_p(x.ctypes.data) if real is None else real(x[0].item()) for x in values
+    )
+    address_a, address_b, address_c = (ctypes.c_void_p(x.ctypes.data) for x in (a, b, c))
+    (m, k), n = a.shape, b.shape[1]
+    function = library[f"cblas_{letter}gemm"]
+
+    def call(held: Any = values) -> None:
+        function(
+            _ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k, alpha, address_a, k, address_b, n, beta,
+            address_c, n,
+        )  # fmt: skip
+
+    return call
+
+
+def _in_turns(*calls: Callable[[], Any]) -> list[float]:
+    """Return the median milliseconds of calls, in turns; the first of each does not count."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    ends = time.perf_counter() + _SECONDS
+    while len(times[0]) < _TURNS or time.perf_counter() < ends:
+        for call, mine in zip(calls, times, strict=True):
+            began = time.perf_counter()
+            call()
+            mine.append((time.perf_counter() - began) * 1e3)
+    return [statistics.median(mine) for mine in times]
+
+
+BENCHMARK = BlasCalls()

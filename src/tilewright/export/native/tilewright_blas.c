@@ -1,0 +1,250 @@
+/* BLAS's names, for programs that are not changed: preloaded, they answer in BLAS's place.
+ *
+ *     program -> dgemm_ -> large:  tilewright_host.c, on the device
+ *                       -> all else, and where there is no device: the dgemm_ that would have answered
+ *
+ * Fortran's and C's names, with integers of 32 and 64 bits, and those that the BLAS of NumPy's and
+ * SciPy's wheels has.  What is wrong reaches the other BLAS, whose xerbla says so.
+ *
+ *     TILEWRIGHT_BLAS_LEAST       products of at least so many multiplications (m n k) are computed
+ *                                 on the device, instead of those for which that is faster; 0: all
+ */
+#include "tilewright_host.h"
+#include "tilewright_log.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__((visibility("default")))
+
+/* ---- The other BLAS ------------------------------------------------------------------------ */
+
+typedef struct {
+    const char *name;
+    void *found;
+} wanted;
+
+static int64_t cores, least_work;
+
+static int is_ours(void *function)
+{
+    Dl_info theirs, ours;
+    return dladdr(function, &theirs) && dladdr(&cores, &ours) && theirs.dli_fbase == ours.dli_fbase;
+}
+
+/* Look in a library that is loaded, and those that it needs. */
+static void look(const char *path, wanted *it)
+{
+    void *const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    void *const found = library == NULL ? NULL : dlsym(library, it->name);
+    if (found != NULL && !is_ours(found))
+        it->found = found;
+}
+
+static int look_at(struct dl_phdr_info *library, size_t size, void *it)
+{
+    (void)size;
+    if (library->dlpi_name != NULL && *library->dlpi_name)
+        look(library->dlpi_name, it);
+    return ((wanted *)it)->found != NULL;
+}
+
+/* The function that would have answered a caller: the next that all see, that of the caller's own
+ * libraries (Python's modules have theirs), or any that is loaded. */
+static void *find(const char *name, void *caller)
+{
+    wanted it = {name, dlsym(RTLD_NEXT, name)};
+    Dl_info by;
+    if (it.found == NULL && dladdr(caller, &by) != 0)
+        look(by.dli_fname, &it);
+    if (it.found == NULL)
+        dl_iterate_phdr(look_at, &it);
+    if (it.found == NULL) {
+        fprintf(stderr, "tilewright: no other BLAS here has %s\n", name);
+        abort();
+    }
+    return it.found;
+}
+
+static void *other(_Atomic(void *) *known, const char *name, void *caller)
+{
+    void *found = atomic_load_explicit(known, memory_order_relaxed);
+    if (found == NULL) {
+        found = find(name, caller);
+        atomic_store_explicit(known, found, memory_order_relaxed);
+    }
+    return found;
+}
+
+/* ---- Serving ------------------------------------------------------------------------------- */
+
+/* As measured on an H100 and 16 cores of its host (benchmarks/results/host_blas_offload.json): what
+ * a core multiplies and adds in single and double precision, what a call takes that copies nothing,
+ * and the rate of copies. */
+static const double CORE_FLOPS[] = {80e9, 40e9}, BEGIN_S = 200e-6, BYTES_PER_S = 20e9;
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *const least = getenv("TILEWRIGHT_BLAS_LEAST");
+    cores = tilewright_host_cores();
+    least_work = least != NULL && *least ? strtoll(least, NULL, 10) : -1;
+}
+
+/* Whether the device is faster than all cores. */
+static int pays(const tilewright_host_product *it)
+{
+    const double m = (double)it->m, n = (double)it->n, k = (double)it->k;
+    if (least_work >= 0)
+        return m * n * k >= (double)least_work;
+    const double flops = 2 * m * n * k * (it->letter > 1 ? 4 : 1);
+    const double bytes =
+        (m * k + k * n + 2 * m * n) * (double)tilewright_element_bytes((uint32_t)it->letter);
+    return flops / ((double)cores * CORE_FLOPS[it->letter & 1]) > BEGIN_S + bytes / BYTES_PER_S;
+}
+
+static int is_right(const tilewright_host_product *it)
+{
+    const int64_t rows_a = it->op_a ? it->k : it->m, rows_b = it->op_b ? it->n : it->k;
+    return it->op_a >= 0 && it->op_b >= 0 && it->m >= 0 && it->n >= 0 && it->k >= 0 &&
+           it->lda >= 1 && it->lda >= rows_a && it->ldb >= 1 && it->ldb >= rows_b &&
+           it->ldc >= 1 && it->ldc >= it->m;
+}
+
+/* Whether C shares memory with A or B, or one has no place in memory: nobody's business here. */
+static int is_odd(const tilewright_host_product *it)
+{
+    const int64_t size = tilewright_element_bytes((uint32_t)it->letter);
+    const tilewright_matrix a = {(uintptr_t)it->a, it->op_a ? it->k : it->m,
+                                 it->op_a ? it->m : it->k, it->lda};
+    const tilewright_matrix b = {(uintptr_t)it->b, it->op_b ? it->n : it->k,
+                                 it->op_b ? it->k : it->n, it->ldb};
+    const tilewright_matrix c = {(uintptr_t)it->c, it->m, it->n, it->ldc};
+    return !tilewright_fits(&a, size) || !tilewright_fits(&b, size) ||
+           !tilewright_fits(&c, size) || tilewright_overlap(&a, &c, size) ||
+           tilewright_overlap(&b, &c, size);
+}
+
+/* Whether the product was computed here. */
+static int compute(const tilewright_host_product *it)
+{
+    int written;
+    if (!tilewright_host_serves() || !pays(it) || is_odd(it))
+        return 0;
+    const tw_status status = tilewright_host_gemm(it, &written);
+    if (status && written) {
+        /* C is neither what it was nor the result. */
+        fprintf(stderr, "tilewright: a product failed midway: %s\n", tw_strerror(status));
+        abort();
+    }
+    return status == TW_OK;
+}
+
+/* A call that is passed on may come again by another name: cblas_dgemm calls dgemm_. */
+static _Thread_local int passing;
+
+static int serve(const tilewright_host_product *it)
+{
+    if (passing || !is_right(it))
+        return 0;
+    const int served = compute(it);
+    passing = !served;
+    if (tilewright_logs()) {
+        const tilewright_kind key = {TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b,
+                                     it->m,           it->n,      it->k,    served};
+        tilewright_note(&key, 0, 0);
+    }
+    return served;
+}
+
+/* ---- Names ---------------------------------------------------------------------------------- */
+
+/* On real elements C is T. */
+static int operation_of(int letter, int precision)
+{
+    switch (letter) {
+    case 'n': case 'N': return 0;
+    case 't': case 'T': return 1;
+    case 'c': case 'C': return precision > 1 ? 2 : 1;
+    default: return -1;
+    }
+}
+
+/* CBLAS's numbers.  A row-major result is the column-major one of the exchanged product. */
+static tilewright_host_product ordered(int order, int ta, int tb, tilewright_host_product it)
+{
+    static const char letters[] = "NTC";
+    it.op_a = ta < 111 || ta > 113 ? -1 : operation_of(letters[ta - 111], it.letter);
+    it.op_b = tb < 111 || tb > 113 ? -1 : operation_of(letters[tb - 111], it.letter);
+    if (order == TW_COL_MAJOR)
+        return it;
+    if (order != TW_ROW_MAJOR)
+        it.op_b = -1;
+    return (tilewright_host_product){it.letter, it.op_b, it.op_a, it.n, it.m, it.k, it.alpha, it.b,
+                                     it.ldb, it.a, it.lda, it.beta, it.c, it.ldc};
+}
+
+typedef int integer_32;
+typedef int64_t integer_64;
+
+/* The lengths of strings are behind all arguments, as Fortran's compilers pass them. */
+#define FORTRAN_TAKES(integer)                                                                     \
+    const char *ta, const char *tb, const integer *m, const integer *n, const integer *k,          \
+        const void *alpha, const void *a, const integer *lda, const void *b, const integer *ldb,   \
+        const void *beta, void *c, const integer *ldc, size_t length_a, size_t length_b
+#define C_TAKES(integer, scalar)                                                                   \
+    int order, int ta, int tb, integer m, integer n, integer k, scalar alpha, const void *a,       \
+        integer lda, const void *b, integer ldb, scalar beta, void *c, integer ldc
+
+#define FORTRAN(name, integer, precision)                                                          \
+    API void name(FORTRAN_TAKES(integer))                                                          \
+    {                                                                                              \
+        static _Atomic(void *) known;                                                              \
+        const tilewright_host_product it = {                                                       \
+            precision, operation_of(*ta, precision), operation_of(*tb, precision), *m, *n, *k,     \
+            alpha, a, *lda, b, *ldb, beta, c, *ldc};                                               \
+        if (serve(&it))                                                                            \
+            return;                                                                                \
+        void *const found = other(&known, #name, __builtin_return_address(0));                     \
+        void (*call)(FORTRAN_TAKES(integer));                                                      \
+        memcpy(&call, &found, sizeof call);                                                        \
+        call(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b);            \
+        passing = 0;                                                                               \
+    }
+
+/* Real scalars are passed by value, and `at` is &; of complex ones the address, and it is nothing. */
+#define C(name, integer, precision, scalar, at)                                                    \
+    API void name(C_TAKES(integer, scalar))                                                        \
+    {                                                                                              \
+        static _Atomic(void *) known;                                                              \
+        const tilewright_host_product it = ordered(                                                \
+            order, ta, tb, (tilewright_host_product){precision, 0, 0, m, n, k, at alpha, a, lda,   \
+                                                     b, ldb, at beta, c, ldc});                    \
+        if (serve(&it))                                                                            \
+            return;                                                                                \
+        void *const found = other(&known, #name, __builtin_return_address(0));                     \
+        void (*call)(C_TAKES(integer, scalar));                                                    \
+        memcpy(&call, &found, sizeof call);                                                        \
+        call(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                         \
+        passing = 0;                                                                               \
+    }
+
+#define ALL(letter, precision, scalar, at)                                                         \
+    FORTRAN(letter##gemm_, integer_32, precision)                                                  \
+    FORTRAN(letter##gemm_64_, integer_64, precision)                                               \
+    FORTRAN(letter##gemm64_, integer_64, precision)                                                \
+    FORTRAN(scipy_##letter##gemm_, integer_32, precision)                                          \
+    FORTRAN(scipy_##letter##gemm_64_, integer_64, precision)                                       \
+    C(cblas_##letter##gemm, integer_32, precision, scalar, at)                                     \
+    C(cblas_##letter##gemm64_, integer_64, precision, scalar, at)                                  \
+    C(cblas_##letter##gemm_64, integer_64, precision, scalar, at)                                  \
+    C(scipy_cblas_##letter##gemm, integer_32, precision, scalar, at)                               \
+    C(scipy_cblas_##letter##gemm64_, integer_64, precision, scalar, at)
+
+ALL(s, 0, float, &)
+ALL(d, 1, double, &)
+ALL(c, 2, const void *, )
+ALL(z, 3, const void *, )
