@@ -10,11 +10,11 @@ import pytest
 from tilewright.cli.app import run
 from tilewright.export import preload
 
-LIBRARY = "/nowhere/libtilewright_cublas.so"  # the loader only warns of it
+LIBRARY = "/nowhere/libtilewright_blas.so"  # the loader only warns of it
 SAYS = """\
 import os, pathlib
 line = ('{"library": "cublas", "precision": "s", "trans": "NT", "size": [64, 32, 16],'
-        ' "served": true, "kernel": "tw_x", "calls": 3, "timed": 2,'
+        ' "batch": 1, "served": true, "kernel": "tw_x", "calls": 3, "timed": 2,'
         ' "ours_ms": 0.02, "theirs_ms": 0.04}')
 pathlib.Path(os.environ["TILEWRIGHT_CALLS_LOG"], "1.jsonl").write_text(line + "\\n")
 """
@@ -41,4 +41,4 @@ def test_calls_are_listed_with_their_times(capsys: pytest.CaptureFixture[str]) -
     assert run(["run", "--compare", "--", sys.executable, "-c", SAYS]) == 0
     said = capsys.readouterr().out
     assert "64 x 32 x 16" in said
-    assert "3 calls served, 0 passed on; served in 0.0 ms where cuBLAS took 0.1 ms" in said
+    assert "cuBLAS: 3 calls served, 0 passed on; served in 0.0 ms where cuBLAS took 0.1 ms" in said

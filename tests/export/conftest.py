@@ -9,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.building import Caller, build_fake, build_library, named, pretended, written
+from tests.export.building import (
+    COMPILER,
+    WARNINGS,
+    Caller,
+    build_fake,
+    build_library,
+    named,
+    pretended,
+    run,
+    written,
+)
 from tests.export.portfolios import DEVICE, MULTIPROCESSORS, drawn, tuned
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.export import KernelSet, Target
+from tilewright.export.compiling import link
+from tilewright.export.preload import answering_sources
 from tilewright.export.variants import variants_of
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio import Copying, find, reload
@@ -108,3 +120,27 @@ def exported(kernels: KernelSet, tmp_path_factory: pytest.TempPathFactory) -> It
     caller = Caller(build_library(sources, directory / "libtilewright-gemm.so"), fake)
     yield Exported(kernels, sources, fake, caller)
     caller.close()
+
+
+@pytest.fixture(scope="session")
+def preloaded(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library, a cuBLAS and a driver of tests."""
+    folder = tmp_path_factory.mktemp("preloaded")
+    for name, text in answering_sources().items():
+        (folder / name).write_bytes(text)
+    sources = [*folder.glob("*.c"), *sorted(exported.sources.glob("*.c"))]
+    link(sources, folder / "ours.so", *WARNINGS, "-shared", f"-I{exported.sources}")
+    fake = folder / "libcublas.so.13"
+    # -Bsymbolic: what cuBLAS calls of its own is not the preloaded library's.
+    flags = ("-std=c11", "-O1", "-shared", "-fPIC", "-DWORKSPACE=0", "-Wl,-Bsymbolic")
+    run(
+        COMPILER,
+        *flags,
+        Path(__file__).with_name("fake_cublas.c"),
+        "-o",
+        fake,
+        "-Wl,-soname,libcublas.so.13",
+        "-lm",
+    )
+    build_fake(folder)
+    return folder

@@ -1,4 +1,4 @@
-"""``tilewright run``: another program, whose calls of cuBLAS are served here."""
+"""``tilewright run``: another program, whose calls of cuBLAS and BLAS are served here."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ __all__ = ["command", "read_log", "summary"]
 # tilewright_log.c, tilewright_cublas.c
 _LOG, _COMPARE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"
 
+_NAMES = {"cublas": "cuBLAS", "blas": "BLAS"}
+
 # Kinds of calls in the table; the sums below it are over all.
 _LINES = 20
 
@@ -39,7 +41,7 @@ def command(
     ] = False,
     device: DeviceOption = None,
 ) -> None:
-    """Run a program with cuBLAS's GEMMs of float32, float64 and complex numbers served here.
+    """Run a program with cuBLAS's and BLAS's GEMMs of float32 to complex128 served here.
 
     Without a program, print the library for LD_PRELOAD.
     """
@@ -76,7 +78,8 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text().splitlines():
             row = json_format.loads(line)
-            key = row["library"], row["precision"], row["trans"], *row["size"], row["served"]
+            kind = row["library"], row["precision"], row["trans"], row["batch"], row["served"]
+            key = *kind, *row["size"]
             if key in rows:
                 for name in ("calls", "timed", "ours_ms", "theirs_ms"):
                     rows[key][name] += row[name]
@@ -86,14 +89,18 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 
 
 def _work(row: dict[str, Any]) -> float:
-    return float(math.prod(row["size"]) * row["calls"])
+    return float(math.prod(row["size"]) * row["batch"] * row["calls"])
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
     """Return a sentence: calls served and passed on, and the time saved where it was measured."""
-    served = sum(row["calls"] for row in rows if row["served"])
-    passed = sum(row["calls"] for row in rows) - served
-    said = f"{served} calls served, {passed} passed on"
+    parts = []
+    for name in dict.fromkeys(row["library"] for row in rows):
+        mine = [row for row in rows if row["library"] == name]
+        served = sum(row["calls"] for row in mine if row["served"])
+        passed = sum(row["calls"] for row in mine) - served
+        parts.append(f"{_NAMES[name]}: {served} calls served, {passed} passed on")
+    said = "; ".join(parts) or "no calls"
     timed = [row for row in rows if row["timed"]]
     if not timed:
         return said
@@ -105,7 +112,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:
-    heads = ("GEMM", "trans", "m x n x k", "calls", "served", "us", "cuBLAS, us")
+    heads = ("of", "GEMM", "trans", "m x n x k", "calls", "served", "us", "cuBLAS, us")
     lines = []
     for row in rows[:_LINES]:
         times = [
@@ -114,6 +121,16 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
         ]
         size = " x ".join(map(str, row["size"]))
         served = "yes" if row["served"] else "no"
-        lines.append((row["precision"], row["trans"], size, row["calls"], served, *times))
+        lines.append(
+            (
+                _NAMES[row["library"]],
+                row["precision"],
+                row["trans"],
+                size,
+                row["calls"],
+                served,
+                *times,
+            )
+        )
     emit_lines(heads, lines)
     say(summary(rows))

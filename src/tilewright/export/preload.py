@@ -1,4 +1,4 @@
-"""A library that answers in cuBLAS's place, for programs that are not changed."""
+"""A library that answers in cuBLAS's and BLAS's place, for programs that are not changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answering_sources() -> dict[str, bytes]:
 
 
 def preloaded_library(device: str | None = None) -> Path:
-    """Return ``libtilewright_cublas.so`` with all of a device's kernels, compiled if it is new.
+    """Return ``libtilewright_blas.so`` with all of a device's kernels, compiled if it is new.
 
     It lies in the cache directory, which is the user's own, named by what it was compiled from.
 
@@ -59,7 +59,7 @@ def preloaded_library(device: str | None = None) -> Path:
     digest = hashlib.sha256()
     for name, text in sorted(sources.items()):
         digest.update(f"{name} {len(text)} ".encode() + text)
-    made = cache_dir() / f"libtilewright_cublas-{digest.hexdigest()[:16]}.so"
+    made = cache_dir() / f"libtilewright_blas-{digest.hexdigest()[:16]}.so"
     if made.is_file():
         return made
     sweep(made.parent)

@@ -153,8 +153,8 @@ static int serve(const tilewright_host_product *it)
     const int served = compute(it);
     passing = !served;
     if (tilewright_logs()) {
-        const tilewright_kind key = {TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b,
-                                     it->m,           it->n,      it->k,    served};
+        const tilewright_kind key = {
+            TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b, it->m, it->n, it->k, 1, served};
         tilewright_note(&key, 0, 0);
     }
     return served;

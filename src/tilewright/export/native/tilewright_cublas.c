@@ -201,8 +201,8 @@ static int serve(const product *it)
         may_serve(it, &stream) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
     if (tilewright_logs()) {
-        const tilewright_kind key = {TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb,
-                                     it->m,             it->n,      it->k,  served};
+        const tilewright_kind key = {
+            TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k, 1, served};
         tilewright_note(&key, ours_ms, cublas_ms);
     }
     return served;

@@ -41,13 +41,14 @@ static void write_down(seen *it)
     if (file != NULL)
         fprintf(file,
                 "{\"library\": \"%s\", \"precision\": \"%c\", \"trans\": \"%c%c\", "
-                "\"size\": [%lld, %lld, %lld], \"served\": %s, \"kernel\": \"%s\", "
+                "\"size\": [%lld, %lld, %lld], \"batch\": %lld, \"served\": %s, \"kernel\": \"%s\", "
                 "\"calls\": %lld, \"timed\": %lld, \"ours_ms\": %.6f, \"theirs_ms\": %.6f}\n",
                 libraries[key->library], tilewright_letters[key->letter],
                 tilewright_operations[key->op_a], tilewright_operations[key->op_b],
                 (long long)key->m, (long long)key->n, (long long)key->k,
-                key->served ? "true" : "false", it->kernel == NULL ? "" : it->kernel,
-                (long long)it->calls, (long long)it->timed, it->ours_ms, it->theirs_ms);
+                (long long)key->batch, key->served ? "true" : "false",
+                it->kernel == NULL ? "" : it->kernel, (long long)it->calls,
+                (long long)it->timed, it->ours_ms, it->theirs_ms);
     free(it);
 }
 
