@@ -82,9 +82,8 @@ static void *other(_Atomic(void *) *known, const char *name, void *caller)
 
 /* ---- Serving ------------------------------------------------------------------------------- */
 
-/* As measured on an H100 and 16 cores of its host (benchmarks/results/host_blas_offload.json): what
- * a core multiplies and adds in single and double precision, what a call takes that copies nothing,
- * and the rate of copies. */
+/* What a core multiplies and adds in single and double precision, what a call takes that copies
+ * nothing, and the rate of copies of pageable memory: `tilewright bench blas-calls`. */
 static const double CORE_FLOPS[] = {80e9, 40e9}, BEGIN_S = 200e-6, BYTES_PER_S = 20e9;
 
 __attribute__((constructor)) static void begin(void)
