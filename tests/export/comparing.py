@@ -10,7 +10,7 @@ from tests.export.calling import ROWS, nothing
 from tilewright.backend import Kernel, Operand
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
-from tilewright.serve.gemm import Request, column_major_call
+from tilewright.serve.request import Request, column_major_call
 from tilewright.serve.routes import lay_out
 from tilewright.stencil import Source, TensorMap
 

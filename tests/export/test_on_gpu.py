@@ -16,7 +16,7 @@ from tilewright.cli.app import run as tilewright
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve.calls import planned
-from tilewright.serve.gemm import Request, launch_gemm, wanted_of
+from tilewright.serve.request import Request, launch_gemm, wanted_of
 
 pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import GemmCall, LiveDevice, Operand
-from tilewright.dataclass import dataclass
-from tilewright.precision import Precision, precision_of
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Trans
 from tilewright.serve.accuracy import (
     INVARIANT,
     arithmetic_of,
@@ -21,34 +16,25 @@ from tilewright.serve.accuracy import (
     refuse_elsewhere,
     with_accuracy,
 )
-from tilewright.serve.batched.arrange import Arranged, Repeat, arrange, shapes_of
+from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.checks import (
+    check_given,
+    check_scalars,
+    first_limit,
+    limits_of,
+    one_precision,
+    pairs,
+)
 from tilewright.serve.host_blas import at_once
-from tilewright.serve.layout import Strided, layout_of, operation
 from tilewright.serve.narrow.types import is_narrow
+from tilewright.serve.request import Device, Request
 from tilewright.serve.warm import looks
-from tilewright.text import shown
 
 if TYPE_CHECKING:
-    from tilewright.serve.calls import Wanted
     from tilewright.serve.epilogue.serve import Epilogue
-    from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split import Decision
 
-__all__ = [
-    "Device",
-    "Placed",
-    "Request",
-    "adapter_of",
-    "check_given",
-    "check_scalars",
-    "column_major_call",
-    "gemm",
-    "launch_gemm",
-    "one_precision",
-    "pairs",
-    "strided",
-    "wanted_of",
-]
+__all__ = ["adapter_of", "gemm"]
 
 
 def gemm(
@@ -171,7 +157,7 @@ def gemm(
     DLPack arrays on the stream that `c` (else `a`) names in its
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
-    limits = _limits(max_device_memory, max_host_memory)
+    limits = limits_of(max_device_memory, max_host_memory)
     plain = report is None and limits is None and epilogue is None
     if plain and (device is None or not isinstance(device, list | tuple)):
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
@@ -215,7 +201,8 @@ def gemm(
             )
         if limits is not None:
             raise ValueError(
-                f"{_first(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
+                f"{first_limit(limits)} is for float32 and wider arrays, not {a.dtype};"
+                " leave it out"
             )
         return narrow_gemm(
             given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
@@ -228,8 +215,8 @@ def gemm(
         )
     if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
         raise ValueError(
-            f"{_first(limits)} is for matrices in the host's memory, and these are on a device;"
-            " leave it out"
+            f"{first_limit(limits)} is for matrices in the host's memory, and these are on a"
+            " device; leave it out"
         )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
@@ -265,75 +252,6 @@ def _on_host(a: Any, b: Any, c: Any, **options: Any) -> Any:
     target = None if c is None else as_numpy("c", c)
     made = gemm(as_numpy("a", a), as_numpy("b", b), target, **options)
     return beside(a, made) if c is None else c
-
-
-@dataclass(frozen=True)
-class Request:
-    """One checked call: sizes and operations in the caller's orientation."""
-
-    precision: Precision
-    m: int
-    n: int
-    k: int
-    alpha: complex
-    beta: complex
-    trans_a: Trans
-    trans_b: Trans
-    a: Any
-    b: Any
-    c: Any
-    arithmetic: str = ""  # how products are computed, if not by the units for this precision
-    report: Decision | None = None
-    limits: tuple[int | None, int | None] | None = None  # bytes of the device's memory, the host's
-    batch: Arranged | None = None  # how the arrays are matrices, where they are not
-    triangle: Triangle | None = None  # of c, where that is all that is computed
-
-    def arranged(self) -> Request:
-        """Return it as matrices and repeats, with the sizes of these."""
-        for name, x in (("a", self.a), ("b", self.b), ("c", self.c)):
-            if not hasattr(x, "strides"):  # read part by part
-                raise ValueError(
-                    f"{name} is a {type(x).__name__}, whose matrices are multiplied one by one;"
-                    f" give {name} with two dimensions"
-                )
-        found = arrange(self.a, self.b, self.c, self.trans_a, self.trans_b)
-        return replace(self, m=found.m, n=found.n, k=found.k, batch=found)
-
-    def matrix(self, name: str) -> Any:
-        """Return what has shape and strides, in bytes, of the first product's a, b or c."""
-        return getattr(self if self.batch is None else self.batch, name)
-
-    @property
-    def repeats(self) -> tuple[Repeat, ...]:
-        """How the product is repeated, in elements of the arrays."""
-        if self.batch is None:
-            return ()
-        size = self.precision.element_bytes
-        return tuple((n, a // size, b // size, c // size) for n, a, b, c in self.batch.repeats)
-
-    @property
-    def keeps_c(self) -> bool:
-        """Whether some of what c holds counts, or stays."""
-        return self.beta != 0 or (self.triangle is not None and not self.triangle.filled)
-
-
-def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
-    """Return limits of memory; None where there are none."""
-    if device is None and host is None:
-        return None
-    for name, value in (("max_device_memory", device), ("max_host_memory", host)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if value is not None and (not whole or value <= 0):
-            raise ValueError(f"{name}={shown(value)} is not a number of bytes; give one above 0")
-    return device, host
-
-
-def _first(limits: tuple[int | None, int | None]) -> str:
-    """Return a limit that a caller gave."""
-    name, value = ("max_host_memory", limits[1])
-    if limits[0] is not None:
-        name, value = ("max_device_memory", limits[0])
-    return f"{name}={value}"
 
 
 def adapter_of(a: Any, b: Any, c: Any) -> Any:
@@ -388,133 +306,3 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
         f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
         " or arrays on one CUDA device only"
     )
-
-
-def check_given(a: Any, b: Any) -> None:
-    """Refuse a product of nothing."""
-    for name, x in (("a", a), ("b", b)):
-        if x is None:
-            raise TypeError(f"{name} is None; give an array")
-
-
-def one_precision(a: Any, b: Any, c: Any) -> Precision:
-    """Return the precision of matrices of one type."""
-    for name, x in (("b", b), ("c", c)):
-        if x is not None and x.dtype != a.dtype:
-            raise ValueError(
-                f"{name}.dtype={x.dtype} but a.dtype={a.dtype}; convert one with astype"
-            )
-    try:
-        return precision_of(a.dtype)
-    except ValueError as error:
-        raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
-
-
-def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
-    """Return scalars as double-double ones."""
-    from tilewright.serve.double_double import DoubleDouble
-
-    made = []
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        try:
-            pair = DoubleDouble(value)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        if pair.shape:
-            raise ValueError(f"{name} has shape {pair.shape}; give one number")
-        made.append(pair)
-    return made[0], made[1]
-
-
-def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
-    """Refuse scalars that are no numbers of a precision, and a beta without its C."""
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if type(value) is int and -1 <= value <= 1:  # as nearly all are
-            continue
-        if isinstance(value, str):
-            raise ValueError(f"{name}={shown(value)} is text; give a number")
-        try:
-            number = complex(value)
-        except OverflowError:  # an integer beyond any floating-point number
-            raise ValueError(
-                f"{name}={shown(value)} is beyond {precision.real_name}; scale the arrays instead"
-            ) from None
-        except (TypeError, ValueError):
-            raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
-        most = float(np.finfo(precision.real_dtype).max)
-        if most < max(abs(number.real), abs(number.imag)) < math.inf:
-            raise ValueError(
-                f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
-            )
-        if number.imag != 0 and not precision.is_complex:
-            raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
-    if c is None and beta != 0:
-        raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
-
-
-Several = list[str] | list[LiveDevice] | list[str | LiveDevice] | tuple[str | LiveDevice, ...]
-Device = str | LiveDevice | Several | None
-"""Where a product is computed: one device's name, or several."""
-
-# -- launches ----------------------------------------------------------------------------
-
-Placed = tuple[Operand, bool]
-
-
-def column_major_call(
-    request: Request, operands: tuple[Placed, Placed, Placed]
-) -> tuple[Problem, GemmCall, bool]:
-    """Return a request as kernels see it, and whether their A is the caller's b."""
-    (a, row_a), (b, row_b), (c, row_c) = operands
-    m, n, k = request.m, request.n, request.k
-    op_a = operation(request.trans_a, row_a, row_c).on(request.precision)
-    op_b = operation(request.trans_b, row_b, row_c).on(request.precision)
-    if row_c:  # C^T = op(B)^T op(A)^T
-        m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
-    problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
-    call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
-    return problem, call, row_c
-
-
-def launch_gemm(
-    live: LiveDevice,
-    request: Request,
-    operands: tuple[Placed, Placed, Placed],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-) -> Any:
-    """Enqueue a product between two events; see `LiveDevice.launch`.
-
-    Returns
-    -------
-    Event
-        Of its launches.
-    """
-    from tilewright.serve.calls import launch
-
-    return launch(live, wanted_of(request, operands), queue, after, request.report)
-
-
-def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Wanted:
-    """Return a request as it is served: as kernels see it."""
-    from tilewright.serve.calls import Wanted
-
-    found = column_major_call(request, operands)
-    repeats = request.repeats
-    if found[2]:
-        repeats = tuple((count, b, a, c) for count, a, b, c in repeats)
-    triangle = request.triangle
-    if triangle is not None and found[2]:
-        triangle = triangle.exchanged()
-    return Wanted(*found, request.arithmetic, repeats, triangle)
-
-
-def strided(
-    shape: Any, strides: Any, itemsize: int, *, rows_first: bool = False
-) -> tuple[bool, int] | None:
-    """Return `layout_of` for byte strides; None if they are no multiples of an element."""
-    (rows, columns), (down, right) = shape, strides
-    if down % itemsize or right % itemsize:
-        return None
-    found = Strided((rows, columns), (down // itemsize, right // itemsize))
-    return layout_of(found, rows_first=rows_first)

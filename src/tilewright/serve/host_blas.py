@@ -37,7 +37,7 @@ from tilewright.timeline import on_change, span, traced
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.request import Request
     from tilewright.tuning.host_blas import Race
 
 __all__ = ["at_once", "is_plain", "is_serving", "left_out", "multiplied", "serve"]
@@ -248,7 +248,7 @@ on_reload(_raced.cache_clear)
 
 
 def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:
-    from tilewright.serve.gemm import column_major_call, strided
+    from tilewright.serve.request import column_major_call, strided
 
     def placed(name: str) -> tuple[Operand, bool]:
         x, matrix = getattr(request, name), request.matrix(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilewright.serve.gemm import check_given, gemm
+from tilewright.serve.checks import check_given
+from tilewright.serve.gemm import gemm
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice

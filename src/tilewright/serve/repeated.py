@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tilewright.backend import Event, LiveDevice
 from tilewright.portfolio.find import generation
 from tilewright.serve.calls import keep, kept, planned
-from tilewright.serve.gemm import wanted_of
 from tilewright.serve.host_blas import is_plain
 from tilewright.serve.ordered import OrderedPlan, Places
+from tilewright.serve.request import wanted_of
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Placed, Request
+    from tilewright.serve.request import Placed, Request
 
 __all__ = ["Known", "find", "may_be_known", "remember"]
 

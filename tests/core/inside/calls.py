@@ -20,8 +20,8 @@ from tilewright.serve.arenas import WorkspaceError
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 from tilewright.serve.calls import Wanted, start
-from tilewright.serve.gemm import Request
 from tilewright.serve.plan import A, B, C
+from tilewright.serve.request import Request
 from tilewright.serve.routes import Laid
 from tilewright.serve.split import Decision, serve_unproved
 from tilewright.serve.split.product import ModelProduct, multiplied_by

@@ -12,7 +12,7 @@ from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device, Request
+    from tilewright.serve.request import Device, Request
 
 __all__ = ["current", "empty_like", "memory", "new", "result", "run", "stream_of", "view"]
 

@@ -17,11 +17,11 @@ from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
 from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.calls import Planned, start
-from tilewright.serve.gemm import Placed, strided, wanted_of
 from tilewright.serve.overlap import overlap
+from tilewright.serve.request import Placed, strided, wanted_of
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device, Request
+    from tilewright.serve.request import Device, Request
 
 __all__ = ["View", "run"]
 

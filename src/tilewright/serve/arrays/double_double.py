@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.serve.double_double import DoubleDouble
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device, Request
+    from tilewright.serve.request import Device, Request
 
 __all__ = ["double_double_arrays"]
 

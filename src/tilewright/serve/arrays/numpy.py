@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.serve.batched.arrange import meets_itself, shapes_of
-from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.host_blas import is_serving, serve
 from tilewright.serve.overlap import overlaps_itself
 from tilewright.serve.rank_k.host import fill
 from tilewright.serve.rank_k.triangle import blocks_of
 from tilewright.serve.repeated import Known, find, may_be_known, remember
+from tilewright.serve.request import launch_gemm, strided
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device, Request
+    from tilewright.serve.request import Device, Request
 
 __all__ = ["again", "check_result", "empty_like", "is_shared", "result", "run", "view"]
 

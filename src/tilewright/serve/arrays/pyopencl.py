@@ -10,14 +10,14 @@ import pyopencl.array
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.opencl.device import OpenCLDevice
 from tilewright.serve.batched.arrange import meets_itself
-from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.overlap import overlap
 from tilewright.serve.repeated import find, may_be_known, remember
+from tilewright.serve.request import launch_gemm, strided
 from tilewright.serve.warm import looks
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device, Request
+    from tilewright.serve.request import Device, Request
 
 __all__ = ["again", "empty_like", "result", "run", "view"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tilewright.serve.arrays import numpy as on_numpy
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Device
+    from tilewright.serve.request import Device
 
 __all__ = ["empty_like", "is_sliced", "result", "run", "view"]
 

@@ -171,7 +171,7 @@ def _check(
 ) -> None:
     """Refuse what no product with such an epilogue is."""
     from tilewright.precision import precision
-    from tilewright.serve.gemm import check_scalars
+    from tilewright.serve.checks import check_scalars
 
     if out in _COMPLEX and vectors.activation:
         raise ValueError(

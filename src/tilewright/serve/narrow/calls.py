@@ -233,7 +233,7 @@ def _is_whole(view: View) -> bool:
 
 def _placed(target: View, matrix: Strided, *, rows_first: bool) -> tuple[bool, Operand] | None:
     """Return whether C is row-major, and C as column-major; None if BLAS could not take it."""
-    from tilewright.serve.gemm import strided
+    from tilewright.serve.request import strided
 
     size = target.dtype.itemsize
     layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)

@@ -155,7 +155,7 @@ def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]
     ValueError
         If one is neither, or beta has no c to scale; the message names it.
     """
-    from tilewright.serve.gemm import check_scalars
+    from tilewright.serve.checks import check_scalars
 
     if whole:
         alpha, beta = _integer("alpha", alpha), _integer("beta", beta)

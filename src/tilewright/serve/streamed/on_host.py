@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from tilewright.backend import LiveDevice
-from tilewright.serve.gemm import Request
+from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.progress import tell
 from tilewright.serve.streamed.tiling import Tiling

@@ -36,8 +36,8 @@ from tilewright.backend.cuda.functions import (
 )
 from tilewright.backend.libcuda import library
 from tilewright.serve.calls import planned, start
-from tilewright.serve.gemm import Request, wanted_of
 from tilewright.serve.plan import core
+from tilewright.serve.request import Request, wanted_of
 from tilewright.serve.streamed.placed import DeviceLines
 from tilewright.timeline import is_recording
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 
 from tilewright.backend import BackendError
-from tilewright.serve.gemm import Request
+from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.progress import tell

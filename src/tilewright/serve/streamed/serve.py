@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.serve.accuracy import INVARIANT
-from tilewright.serve.gemm import Placed, Request
+from tilewright.serve.request import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix

@@ -81,7 +81,7 @@ class InOrder:
 
     def multiply(self, request: Any, operands: Any, after: Sequence[Event], lane: int) -> None:
         """Multiply, and wait for it."""
-        from tilewright.serve.gemm import launch_gemm
+        from tilewright.serve.request import launch_gemm
 
         launch_gemm(self._live, request, operands).wait()
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import BackendError
-from tilewright.serve.gemm import Request
+from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix

@@ -1,0 +1,94 @@
+"""What a call is refused for before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.precision import Precision, precision_of
+from tilewright.text import shown
+
+__all__ = ["check_given", "check_scalars", "first_limit", "limits_of", "one_precision", "pairs"]
+
+
+def check_given(a: Any, b: Any) -> None:
+    """Refuse a product of nothing."""
+    for name, x in (("a", a), ("b", b)):
+        if x is None:
+            raise TypeError(f"{name} is None; give an array")
+
+
+def one_precision(a: Any, b: Any, c: Any) -> Precision:
+    """Return the precision of matrices of one type."""
+    for name, x in (("b", b), ("c", c)):
+        if x is not None and x.dtype != a.dtype:
+            raise ValueError(
+                f"{name}.dtype={x.dtype} but a.dtype={a.dtype}; convert one with astype"
+            )
+    try:
+        return precision_of(a.dtype)
+    except ValueError as error:
+        raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
+
+
+def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
+    """Return scalars as double-double ones."""
+    from tilewright.serve.double_double import DoubleDouble
+
+    made = []
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        try:
+            pair = DoubleDouble(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if pair.shape:
+            raise ValueError(f"{name} has shape {pair.shape}; give one number")
+        made.append(pair)
+    return made[0], made[1]
+
+
+def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+    """Refuse scalars that are no numbers of a precision, and a beta without its C."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if type(value) is int and -1 <= value <= 1:  # as nearly all are
+            continue
+        if isinstance(value, str):
+            raise ValueError(f"{name}={shown(value)} is text; give a number")
+        try:
+            number = complex(value)
+        except OverflowError:  # an integer beyond any floating-point number
+            raise ValueError(
+                f"{name}={shown(value)} is beyond {precision.real_name}; scale the arrays instead"
+            ) from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
+        most = float(np.finfo(precision.real_dtype).max)
+        if most < max(abs(number.real), abs(number.imag)) < math.inf:
+            raise ValueError(
+                f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
+            )
+        if number.imag != 0 and not precision.is_complex:
+            raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
+    if c is None and beta != 0:
+        raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
+
+
+def limits_of(device: Any, host: Any) -> tuple[int | None, int | None] | None:
+    """Return limits of memory; None where there are none."""
+    if device is None and host is None:
+        return None
+    for name, value in (("max_device_memory", device), ("max_host_memory", host)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if value is not None and (not whole or value <= 0):
+            raise ValueError(f"{name}={shown(value)} is not a number of bytes; give one above 0")
+    return device, host
+
+
+def first_limit(limits: tuple[int | None, int | None]) -> str:
+    """Return a limit that a caller gave."""
+    name, value = ("max_host_memory", limits[1])
+    if limits[0] is not None:
+        name, value = ("max_device_memory", limits[0])
+    return f"{name}={value}"
