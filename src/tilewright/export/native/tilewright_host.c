@@ -114,8 +114,8 @@ static int prepare(int device)
     for (uint64_t i = 0; !fails && i < 2 * here.copiers; ++i)
         fails = tilewright_driver.new_event(&here.buffer_events[i], NO_TIMING);
     for (int i = 0; !fails && i < MATRICES * SLOTS; ++i)
-        fails = tilewright_driver.new_event(&here.arrived[0][i], NO_TIMING) ||
-                tilewright_driver.new_event(&here.used[0][i], NO_TIMING);
+        fails = tilewright_driver.new_event(&here.arrived[i / SLOTS][i % SLOTS], NO_TIMING) ||
+                tilewright_driver.new_event(&here.used[i / SLOTS][i % SLOTS], NO_TIMING);
     const char *const asked = getenv("TILEWRIGHT_BLAS_MEMORY");
     const long long bytes = asked == NULL ? 0 : strtoll(asked, NULL, 10);
     here.most = bytes > 0 ? (uint64_t)bytes : memory / 2;
