@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.matmul import matmul
     from tilewright.serve.rank_k.syrk import herk, syrk
+    from tilewright.serve.residues.decision import CertificateError
     from tilewright.serve.split import Decision
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
 
 _HOMES = {
+    "CertificateError": "tilewright.serve.residues.decision",
     "Decision": "tilewright.serve.split",
     "DoubleDouble": "tilewright.serve.double_double",
     "Epilogue": "tilewright.serve.epilogue.serve",
@@ -56,6 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CertificateError",
     "Decision",
     "DoubleDouble",
     "Epilogue",

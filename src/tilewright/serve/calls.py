@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand
@@ -40,6 +41,7 @@ from tilewright.serve.plan import (
     WorkspaceError,
     call_of,
 )
+from tilewright.serve.residues.options import PLAIN, Residues
 from tilewright.serve.routes import Laid, lay_out
 from tilewright.timeline import span
 
@@ -77,6 +79,8 @@ class Wanted:
         Of a batch: how the product is repeated, in elements of the kernels' A, B and C.
     triangle : Triangle, optional
         Which part of the result is computed, where that is not all.
+    residues : Residues
+        How residues may serve.
     """
 
     problem: Problem
@@ -85,6 +89,7 @@ class Wanted:
     arithmetic: str = ""
     repeats: tuple[Repeat, ...] = ()
     triangle: Triangle | None = None
+    residues: Residues = PLAIN
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     keeps = call.beta != 0 or part is None  # passes over a triangle depend on it
     key = (
         live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of,
-        part, keeps,
+        part, keeps, wanted.residues,
     )  # fmt: skip
     found: Planned | None = kept(key)
     if found is not None:
@@ -170,7 +175,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         laid = lay_out(
             live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
             repeats=wanted.repeats,
-            triangle=part,
+            triangle=part, residues=wanted.residues,
         )  # fmt: skip
         if ordered:
             plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)
@@ -277,6 +282,11 @@ def start(
 
     def begin(found: Planned, words: Any) -> Event | None:
         call = wanted.call
+        if wanted.residues.certify and live.is_captured(stream):
+            raise ValueError(
+                "certify=True waits for its verdict, and the stream is captured into a graph; leave"
+                " it out"
+            )
         a, b, c = call.a.memory, call.b.memory, call.c.memory
         native = call_of(a, b, c, call.alpha, call.beta, stream, words or 0)
         enqueue(live, found.plan, native, stream, memory)
@@ -311,6 +321,9 @@ def _started(
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
         if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "fp64", "tf32"):
             raise
+        if found.laid.arithmetic == "fp64":  # down to the least that residues can do with
+            half = replace(wanted.residues, max_workspace=found.plan.bytes // 2)
+            return _started(live, replace(wanted, residues=half), asked, begin)
         found = planned(live, wanted, lean=True)
         if asked is not None:
             asked.fixed("ieee", "the device has too little memory left for parts")
@@ -328,7 +341,7 @@ def _begun(
     if report is None:
         return begin(found, None)
     with workspace():
-        words = live.allocate(_decision_bytes())
+        words = _words(live, wanted)
     try:
         event: Any = begin(found, words)
     except BaseException:
@@ -336,6 +349,15 @@ def _begun(
         raise
     report.pending(live, words, event, _grounds(wanted))
     return event  # type: ignore[no-any-return]
+
+
+def _words(live: LiveDevice, wanted: Wanted) -> Any:
+    """Return memory where a decision will be written; a certificate finds its random seed there."""
+    if not wanted.residues.certify:
+        return live.allocate(_decision_bytes())
+    from tilewright.serve.residues.decision import first_words
+
+    return live.upload(first_words(prod(one[0] for one in wanted.repeats)))
 
 
 def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
@@ -350,7 +372,7 @@ def _grounds(wanted: Wanted) -> Grounds:
     if wanted.arithmetic == "fp64":
         from tilewright.serve.residues.decision import OfResidues
 
-        return OfResidues(k, is_complex)
+        return OfResidues(k, is_complex, wanted.residues.certify)
     from tilewright.serve.split.decision import OfParts
 
     return OfParts(2 * k if is_complex else k, wanted.exchanged)

@@ -28,6 +28,7 @@ from tilewright.serve.checks import (
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.request import Device, Request
+from tilewright.serve.residues.options import PLAIN, residues_asked, with_verdict
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def gemm(
     device: Device = None,
     max_device_memory: int | None = None,
     max_host_memory: int | None = None,
+    max_workspace: int | None = None,
+    certify: bool = False,
     epilogue: Epilogue | None = None,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
@@ -115,7 +118,18 @@ def gemm(
         Of float32 and wider types: bytes that a product of matrices in the host's memory takes of
         the device's, and of the host's besides the matrices: pinned buffers, or parts that are
         read.  By default what is free, and up to 192 MiB.
-
+    max_workspace : int, optional
+        With ``accuracy="fp64"``: bytes of the device's memory that residues may take.  C is
+        computed in tiles, and sums in pieces, where that is less than all at once would take, or
+        the device has less: with the same bits, in more time.  Where no tile is small enough, IEEE
+        arithmetic serves, and `report` says so.
+    certify : bool
+        With ``accuracy="fp64"``: check what residues give, from the integers on that operands are
+        rounded to until their product is put together, modulo the prime 2^31 - 1 with random
+        vectors (Freivalds 1977).  The check is made on the device; the call then waits for the
+        product and reads the verdict, and raises if it is wrong.  A wrong product passes with a
+        probability below 1e-9.  Where IEEE arithmetic serves there is nothing to check: `report`
+        has ``certified`` among its numbers where there was.
     epilogue : Epilogue, optional
         Scales, a bias and an activation that follow before results are rounded: for NumPy's,
         CuPy's and PyTorch's arrays.  On Hopper's tensor cores the kernel applies them to float16,
@@ -134,6 +148,8 @@ def gemm(
         If `a`, `b` and `c` are not arrays of one kind.
     BackendError
         If the device refuses to compile or to run the kernel.
+    CertificateError
+        If a certified product is wrong; what `c` holds then is not to be used.
 
     Notes
     -----
@@ -158,7 +174,8 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     limits = limits_of(max_device_memory, max_host_memory)
-    plain = report is None and limits is None and epilogue is None
+    residues = residues_asked(accuracy, certify, max_workspace)
+    plain = report is None and limits is None and epilogue is None and residues is PLAIN
     if plain and (device is None or not isinstance(device, list | tuple)):
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
@@ -177,13 +194,14 @@ def gemm(
         rest = {
             "accuracy": accuracy, "report": report, "device": device,
             "max_device_memory": max_device_memory, "max_host_memory": max_host_memory,
+            "max_workspace": max_workspace, "certify": certify,
         }  # fmt: skip
         return gemm_then(epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
         made = _on_host(
             a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
             out_dtype=out_dtype, report=report, device=device, max_device_memory=max_device_memory,
-            max_host_memory=max_host_memory,
+            max_host_memory=max_host_memory, max_workspace=max_workspace, certify=certify,
         )  # fmt: skip
         if made is not None:
             return made
@@ -227,6 +245,8 @@ def gemm(
     else:
         precision = with_accuracy(precision, accuracy)
     arithmetic = arithmetic_of(accuracy)
+    if residues.certify:
+        report = with_verdict(report, limits, device)
     if report is not None:
         report.begin(accuracy)
     if precision.parts == 2:
@@ -236,10 +256,16 @@ def gemm(
     if c is None:
         c = adapter.empty_like(a, (*batch, m, n))
     request = Request(
-        precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report, limits
-    )
+        precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report, limits,
+        residues=residues,
+    )  # fmt: skip
     if 0 not in (*batch, m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request if not batch else request.arranged(), device)
+        if residues.certify:
+            from tilewright.serve.residues.decision import refuse_uncertified
+
+            assert report is not None
+            refuse_uncertified(report)
     return adapter.result(c)
 
 

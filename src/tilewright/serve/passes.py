@@ -94,14 +94,18 @@ def _residues() -> Iterator[Source]:
     for is_complex in (False, True):
         for a, b in itertools.product((False, True), repeat=2):
             of = Passes(1, 1, 1, (a, b), is_complex)
-            yield from (of.sample("cuda"), of.measure("cuda"), of.residues("cuda"))
-        yield from (of.scales("cuda"), of.judge("cuda"), of.reconstruct("cuda"))
+            yield from (of.sample("cuda"), of.measure("cuda"))
+            yield from (of.residues("cuda", certify) for certify in (False, True))
+        yield from (of.scales("cuda"), of.judge("cuda"), of.fold("cuda"))
+        yield from (of.reconstruct("cuda", certify) for certify in (False, True))
+        yield from (of.draw("cuda"), of.certify("cuda"))
 
 
 def _native(device: DeviceSpec) -> Iterator[Source]:
     for letter, operations in (("d", (Trans.N, Trans.T)), ("z", tuple(Trans))):
         for ops in itertools.product(operations, repeat=2):
-            yield native_source(Variant(precision(letter), *ops), device)
+            for scalar in (False, True)[: 1 + (letter == "d")]:
+                yield native_source(Variant(precision(letter), *ops), device, scalar)
 
 
 def _products(

@@ -11,6 +11,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.batched.arrange import Arranged, Repeat, arrange
 from tilewright.serve.layout import Strided, layout_of, operation
+from tilewright.serve.residues.options import PLAIN, Residues
 
 if TYPE_CHECKING:
     from tilewright.serve.calls import Wanted
@@ -55,6 +56,7 @@ class Request:
     limits: tuple[int | None, int | None] | None = None  # bytes of the device's memory, the host's
     batch: Arranged | None = None  # how the arrays are matrices, where they are not
     triangle: Triangle | None = None  # of c, where that is all that is computed
+    residues: Residues = PLAIN  # how residues may serve
 
     def arranged(self) -> Request:
         """Return it as matrices and repeats, with the sizes of these."""
@@ -130,7 +132,7 @@ def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Want
     triangle = request.triangle
     if triangle is not None and found[2]:
         triangle = triangle.exchanged()
-    return Wanted(*found, request.arithmetic, repeats, triangle)
+    return Wanted(*found, request.arithmetic, repeats, triangle, request.residues)
 
 
 def strided(

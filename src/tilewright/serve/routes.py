@@ -26,6 +26,7 @@ from tilewright.problem import Problem
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.kernels import begin_aligned, begins_aligned, ready
+from tilewright.serve.residues.options import PLAIN, Residues
 from tilewright.stencil import Launch, Variant
 from tilewright.timeline import span
 
@@ -88,6 +89,7 @@ def lay_out(
     copies: bool = True,
     repeats: tuple[Repeat, ...] = (),
     triangle: Triangle | None = None,
+    residues: Residues = PLAIN,
 ) -> Laid:
     """Return the launches of a call.
 
@@ -109,6 +111,8 @@ def lay_out(
         Of a batch: how the product is repeated, in elements.
     triangle : Triangle, optional
         Which part of the result is computed, where that is not all.
+    residues : Residues
+        How residues may serve.
 
     Raises
     ------
@@ -123,12 +127,13 @@ def lay_out(
         )
     if arithmetic == INVARIANT:
         return replace(_invariant(live, problem, call, space), repeats=repeats)
-    why = why_ieee(live, problem, call, arithmetic)
+    why = why_ieee(live, problem, call, arithmetic, residues)
     if arithmetic and not why:
         if arithmetic == "fp64":
             from tilewright.serve.residues.chain import residue_steps
 
-            return replace(residue_steps(live, space, problem, call, report), repeats=repeats)
+            laid = residue_steps(live, space, problem, call, report, residues)
+            return replace(laid, repeats=repeats)
         from tilewright.serve.split.serve import split_steps
 
         return split_steps(live, space, problem, call, arithmetic, report, repeats=repeats)
@@ -170,14 +175,16 @@ def _invariant(live: LiveDevice, problem: Problem, call: GemmCall, space: Memory
     return Laid([*made, direct(live, problem, call, invariant=True)], why=why)
 
 
-def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
+def why_ieee(
+    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str, residues: Residues = PLAIN
+) -> str:
     """Return why an arithmetic is out of the question; nothing if it is not, or none is named."""
     if not arithmetic:
         return ""
     if arithmetic == "fp64":
         from tilewright.serve.residues.chain import why_native
 
-        return why_native(live, problem, call)
+        return why_native(live, problem, call, residues)
     from tilewright.serve.split.serve import why_ieee
 
     return why_ieee(live, problem, call, arithmetic)

@@ -51,7 +51,7 @@ class Product:
             )
         ]
         (memory_a, *at_a), (memory_b, *at_b) = ((live.upload(x), *at) for x, *at in placed)
-        self.matrices = k, m, memory_a, *at_a, n, memory_b, *at_b, self.of.first_b
+        self.matrices = k, m, memory_a, *at_a, n, memory_b, *at_b, 0, self.of.first_b
 
     def room(self, size: int) -> Any:
         """Return memory that holds nothing sensible."""
@@ -91,10 +91,12 @@ class Product:
             self.norms, magnitudes, self.steps, self.decision,
         )  # fmt: skip
         self.low = room(2 * low_ld * n)
-        self.run("multiply_bound", of.model_launch, m, n, k, bytes_a, bytes_b, ld, self.low, low_ld)
         self.run(
-            "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.steps, of.first_b,
-            np.float32(of.limit), self.decision, self.report,
+            "multiply_bound", of.model_launch, m, n, k, bytes_a, 0, bytes_b, 0, ld, self.low, low_ld
+        )
+        self.run(
+            "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.steps, 0,
+            of.first_b, np.float32(of.limit), of.judge_launch.grid[0], self.decision, self.report,
         )  # fmt: skip
         self.words = self.read(self.decision, np.int32, DECISION_WORDS)
         self.moduli = int(self.words[1])
@@ -124,7 +126,7 @@ class Product:
         ]
         self.run(
             "reconstruct", of.reconstruct_launch, m, n, made, rows * n, rows, self.exponents,
-            of.first_b, *scalars, memory, 0, m, self.decision,
+            0, of.first_b, *scalars, memory, 0, m, self.decision,
         )  # fmt: skip
         return self.read(memory, self.a.dtype, n, m).T
 

@@ -39,7 +39,7 @@ _COMPLEX = ("complex64", "complex128")
 # What `gemm` is asked besides in nearly all calls.
 _USUAL = {
     "accuracy": "ieee", "report": None, "device": None, "max_device_memory": None,
-    "max_host_memory": None,
+    "max_host_memory": None, "max_workspace": None, "certify": False,
 }  # fmt: skip
 
 # Scalars beyond are looked at closely.

@@ -3,8 +3,9 @@
 ::
 
     sample -> measure -> scales -> a bound in FP8 -> judge: how many moduli, or the native kernel
-          -> residues -> their products -> reconstruct
-          -> the native kernel
+          -> [draw: a certificate's random numbers]
+          -> residues -> their products [-> fold] -> reconstruct      of each tile of C, piece of k
+          -> [certify] -> the native kernel
 
 Launches that are not wanted return at once: the decision never leaves the device.
 """
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,17 +26,16 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready
+from tilewright.serve.residues.cuts import ALIGNMENT, TILE, Cut, passes_of, workspace
+from tilewright.serve.residues.options import PLAIN, Residues
+from tilewright.serve.residues.worth import best_cut, is_worth, least_bytes
 from tilewright.serve.routes import Laid, MemorySpace, Step
 from tilewright.serve.split.product import unproved_are_served
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, Variant, stencil
-from tilewright.stencil.residues.sources import (
-    DECISION_WORDS,
-    MOST_K,
-    REPORT_WORDS,
-    Passes,
-)
+from tilewright.stencil.geometry import Mode
+from tilewright.stencil.residues.sources import MOST_K, REPORT_WORDS, Passes
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 
 __all__ = ["BOUND", "CORE", "native_source", "residue_steps", "tensor_config", "why_native"]
@@ -47,42 +48,50 @@ CORE = TensorVariant(
     precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic("int8", "residues", routed=True)
 )
 
-# Planes of residues of the product begin and end with whole tiles of any config.
-_TILE = 256
 
-# The copy engine's rule for columns.
-_ALIGNMENT = 16
-
-
-def why_native(live: LiveDevice, problem: Problem, call: GemmCall) -> str:
+def why_native(live: LiveDevice, problem: Problem, call: GemmCall, asked: Residues = PLAIN) -> str:
     """Return why residues are out of the question; nothing if they are not."""
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
     if problem.k > MOST_K:
-        return f"k={problem.k} is above {MOST_K}, where sums of products of residues overflow"
+        return f"k={problem.k} is above {MOST_K}, up to which errors are bounded"
+    cut = best_cut(live.spec, problem, asked)
+    if cut is None:
+        least = least_bytes(problem, asked)
+        return f"residues take {least} bytes of workspace, and it has {asked.max_workspace}"
     if unproved_are_served():
         return ""
     if not has_wgmma(live):
         return f"{live.id} has no int8 tensor cores that are proved for residues"
-    config, family = _native(Variant.of(problem), live.spec)
-    if not begin_aligned(call) or family.geometry(config).mode(problem).scalar:
-        return "operands or their columns are not aligned to 16 bytes"
-    from tilewright.serve.residues.worth import is_worth
-
-    return "" if is_worth(live, problem, call) else "the native kernel is faster at this size"
+    worth = is_worth(live, problem, call, cut)
+    return "" if worth else "the native kernel is faster at this size"
 
 
 def residue_steps(
-    live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall, report: Any = None
-) -> Laid:
+    live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall, report: Any = None,
+    asked: Residues = PLAIN,
+) -> Laid:  # fmt: skip
     """Return the launches of a product in residues; parameters as of `routes.lay_out`."""
-    steps = _Chain(live, space, problem, call).steps(report)
+    cut = best_cut(live.spec, problem, asked)
+    assert cut is not None  # or `why_native` says so
+    steps = _Chain(live, space, problem, call, cut, asked.certify).steps(report)
     return Laid(list(steps), "fp64", "fp64", guarded=True)
 
 
 def tensor_config(variant: TensorVariant, device: DeviceSpec) -> Config:
     """Return the config that serves `BOUND` or `CORE`."""
     return wgmma().starts(variant, device)[0]
+
+
+class _Part(NamedTuple):
+    """What is so many behind the first row, column or step of k."""
+
+    at: int
+    size: int
+
+
+def _parts(size: int, most: int) -> list[_Part]:
+    return [_Part(at, min(most, size - at)) for at in range(0, size, most)]
 
 
 @dataclass(frozen=True)
@@ -93,52 +102,64 @@ class _Chain:
     space: MemorySpace
     problem: Problem
     call: GemmCall
+    cut: Cut
+    certify: bool
 
     @cached_property
     def _passes(self) -> Passes:
-        p = self.problem
-        return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, p.precision.is_complex)
+        return passes_of(self.problem)
 
     # -- memory ----------------------------------------------------------------------------
 
     @cached_property
-    def _ld(self) -> int:
-        return -(-self.problem.k // _ALIGNMENT) * _ALIGNMENT
+    def _sizes(self) -> dict[str, int]:
+        return workspace(self.problem, self.cut, self.certify)
 
-    @cached_property
-    def _whole(self) -> tuple[int, int]:
-        """Sides of a plane of the product's residues."""
-        p = self.problem
-        return -(-p.m // _TILE) * _TILE, -(-p.n // _TILE) * _TILE
+    def _need(self, *names: str) -> list[Any]:
+        return [self.space.need(name, self._sizes[name]) for name in names]
 
     @cached_property
     def _planes(self) -> tuple[Any, Any]:
         """Memory of both operands' residues; before, of the bound's bytes."""
-        p, many = self.problem, self._passes.planes
-        return (
-            self.space.need("residues a", many * p.m * self._ld),
-            self.space.need("residues b", many * p.n * self._ld),
-        )
+        a, b = self._need("residues a", "residues b")
+        return a, b
 
     @cached_property
     def _product(self) -> Any:
-        """Memory of the product's residues; before, of the bound in 16 bits."""
-        rows, columns = self._whole
-        return self.space.need("residues c", self._passes.planes * rows * columns)
+        """Memory of a tile's residues; before, of its bound in 16 bits."""
+        return self._need("residues c")[0]
 
     @cached_property
     def _decision(self) -> Any:
-        return self.space.need("decision", 4 * DECISION_WORDS)
-
-    def _sides(self, name: str, size: int) -> Any:
-        return self.space.need(name, size * self._passes.sides)
+        return self._need("decision")[0]
 
     @cached_property
-    def _matrices(self) -> tuple[Any, ...]:
-        p, (a, b) = self.problem, (self.call.a, self.call.b)
+    def _whole(self) -> tuple[int, int]:
+        """Sides of a plane of a tile's residues."""
+        rows, columns = (-(-min(x, y) // TILE) * TILE for x, y in self._cut_sides)
+        return rows, columns
+
+    @property
+    def _cut_sides(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        p, cut = self.problem, self.cut
+        return (cut.m, p.m), (cut.n, p.n)
+
+    @property
+    def _tiles(self) -> list[tuple[_Part, _Part]]:
+        p, cut = self.problem, self.cut
+        return list(product(_parts(p.m, cut.m), _parts(p.n, cut.n)))
+
+    def _matrices(self, rows: _Part, columns: _Part, ks: _Part) -> tuple[Any, ...]:
+        """Return where parts of op(A) and op(B) are."""
+        a, b, (a_along, b_along) = self.call.a, self.call.b, self._passes.k_fast
+
+        def behind(x: Operand, side: int, along: bool) -> np.int64:
+            return _i(x.offset + (side * x.ld + ks.at if along else side + ks.at * x.ld))
+
         return (
-            _i(p.k), _i(p.m), a.memory, _i(a.offset), _i(a.ld), _i(p.n), b.memory, _i(b.offset),
-            _i(b.ld), _i(self._passes.first_b),
+            _i(ks.size), _i(rows.size), a.memory, behind(a, rows.at, a_along), _i(a.ld),
+            _i(columns.size), b.memory, behind(b, columns.at, b_along), _i(b.ld),
+            _i(rows.at), _i(self._passes.first_b + columns.at),
         )  # fmt: skip
 
     # -- steps -----------------------------------------------------------------------------
@@ -149,85 +170,140 @@ class _Chain:
     def steps(self, report: Any) -> Iterator[Step]:
         """Yield all launches; `report` is where the decision is written once more, or None."""
         of, dialect, p = self._passes, self.live.dialect, self.problem
-        (a, b), c, decision = self._planes, self._product, self._decision
-        partial = self.space.need("partial norms", 16 * of.chunks * of.sides)
-        norms, exponents = self._sides("norms", 8), self._sides("exponents", 4)
-        magnitudes, steps = self._sides("magnitudes", 4), self._sides("steps", 4)
-        units, places = self._sides("units", 4), self._sides("places", 4)
-        all_, chunks, first_b, ld = map(_i, (of.sides, of.chunks, of.first_b, self._ld))
-        rows, columns = self._whole
-        yield self._step(
-            of.sample(dialect), of.sample_launch, *self._matrices, units, places, decision
-        )
+        yield from self._choice(report)
+        sums = self._need("randoms", "certificate") if self.certify else []
+        if sums:
+            yield self._step(
+                of.draw(dialect), of.draw_launch,
+                _i(of.sides), sums[0], _i(of.sums_words), sums[1], report,
+            )  # fmt: skip
+        held: tuple[Any, Any] = None, None
+        counted: set[Any] = set()
+        for rows, columns in self._tiles:
+            for ks in _parts(p.k, self.cut.k):
+                wanted = ("a", rows, ks), ("b", columns, ks)
+                fresh = [one != other for one, other in zip(wanted, held, strict=True)]
+                first = [new and one not in counted for new, one in zip(fresh, wanted, strict=True)]
+                held = wanted
+                counted.update(wanted)
+                if any(fresh):
+                    m, n = (
+                        part if new else _Part(part.at, 0)
+                        for part, new in zip((rows, columns), fresh, strict=True)
+                    )
+                    yield self._residues(m, n, ks, sums, first[0] + 2 * first[1])
+                yield from self._products(rows.size, columns.size, ks)
+            yield self._reconstruct(rows, columns, sums)
+        if sums:
+            yield self._step(
+                of.certify(dialect), of.certify_launch, _i(p.k), sums[1], self._decision, report
+            )
+        yield self._native()
+
+    def _choice(self, report: Any) -> Iterator[Step]:
+        """Yield the launches that choose the number of moduli, or the native kernel."""
+        of, dialect, p, decision = self._passes, self.live.dialect, self.problem, self._decision
+        (a, b), rows = self._planes, self._whole[0]
+        whole = _Part(0, p.m), _Part(0, p.n), _Part(0, p.k)
+        partial, norms = self._need("partial norms", "norms")
+        magnitudes, steps, units, places = self._need("magnitudes", "steps", "units", "places")
+        all_, chunks, matrices = _i(of.sides), _i(of.chunks), self._matrices(*whole)
+        yield self._step(of.sample(dialect), of.sample_launch, *matrices, units, places, decision)
         yield self._step(
             of.measure(dialect), of.measure_launch,
-            *self._matrices, a, _i(0), b, _i(0), ld, units, places, partial, all_, chunks,
+            *matrices, a, _i(0), b, _i(0), _i(_up(p.k)), units, places, partial, all_, chunks,
         )  # fmt: skip
         yield self._step(
             of.scales(dialect), of.scales_launch,
             partial, all_, chunks, units, places, norms, magnitudes, steps, decision,
         )  # fmt: skip
-        yield self._bound()
-        yield self._step(
-            of.judge(dialect), of.judge_launch,
-            _i(p.m), _i(p.n), c, _i(rows), magnitudes, steps, first_b, np.float32(of.limit),
-            decision, decision if report is None else report,
-        )  # fmt: skip
-        yield self._step(
-            of.residues(dialect), of.planes_launch,
-            *self._matrices, a, _i(p.m * self._ld), b, _i(p.n * self._ld), ld, norms, exponents,
-            _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), decision,
-        )  # fmt: skip
-        yield self._products()
-        alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
-        parts = of.moduli.planes  # of a scalar, too
-        yield self._step(
-            of.reconstruct(dialect), of.reconstruct_launch,
-            _i(p.m), _i(p.n), c, _i(rows * columns), _i(rows), exponents, first_b,
-            *alpha[:parts], *beta[:parts],
-            self.call.c.memory, _i(self.call.c.offset), _i(self.call.c.ld), decision,
-        )  # fmt: skip
-        yield self._native()
+        launches = [Passes(m.size, n.size, p.k).judge_launch for m, n in self._tiles]
+        blocks = sum(one.grid[0] for one in launches)
+        for (m, n), launch in zip(self._tiles, launches, strict=True):
+            yield self._bound(m, n)
+            yield self._step(
+                of.judge(dialect), launch,
+                _i(m.size), _i(n.size), self._product, _i(rows), magnitudes, steps, _i(m.at),
+                _i(of.first_b + n.at), np.float32(of.limit), _i(blocks), decision,
+                decision if report is None else report,
+            )  # fmt: skip
 
-    def _bound(self) -> Step:
-        """Return the product of the bound's bytes."""
+    def _bound(self, m: _Part, n: _Part) -> Step:
+        """Return the product of the bound's bytes, of a tile."""
         p, of, (a, b), low = self.problem, self._passes, self._planes, self._product
-        rows, _ = self._whole
+        rows, ld = self._whole[0], _up(p.k)
+        first = m.at * ld, n.at * ld
         if not has_wgmma(self.live):
             return self._step(
-                of.multiply_bound(self.live.dialect), of.model_launch,
-                _i(p.m), _i(p.n), _i(p.k), a, b, _i(self._ld), low, _i(rows),
+                of.multiply_bound(self.live.dialect), Passes(m.size, n.size, p.k).model_launch,
+                _i(m.size), _i(n.size), _i(p.k), a, _i(first[0]), b, _i(first[1]), _i(ld), low,
+                _i(rows),
             )  # fmt: skip
         config = tensor_config(BOUND, self.live.spec)
         call = TensorCall(
-            p.m, p.n, p.k, 1, Parts(a, 0, self._ld), Parts(b, 0, self._ld), 0, Operand(low, 0, rows)
-        )
+            m.size, n.size, p.k, 1, Parts(a, first[0], ld), Parts(b, first[1], ld), 0,
+            Operand(low, 0, rows),
+        )  # fmt: skip
         return self._step(
-            source_of(config, BOUND), wgmma().launch(config, p.m, p.n, p.k),
+            source_of(config, BOUND), wgmma().launch(config, m.size, n.size, p.k),
             *wgmma().arguments(config, BOUND, call),
         )  # fmt: skip
 
-    def _products(self) -> Step:
-        """Return the products of residues."""
-        p, of, (a, b), made = self.problem, self._passes, self._planes, self._product
-        rows, columns = self._whole
-        steps = p.m * self._ld, p.n * self._ld, rows * columns
-        if not has_wgmma(self.live):
-            return self._step(
-                of.multiply(self.live.dialect), of.model_launch,
-                _i(p.m), _i(p.n), _i(p.k), a, _i(steps[0]), b, _i(steps[1]), _i(self._ld),
-                made, _i(steps[2]), _i(rows), self._decision,
-            )  # fmt: skip
-        config = tensor_config(CORE, self.live.spec)
-        call = TensorCall(
-            p.m, p.n, p.k, 1, Parts(a, 0, self._ld), Parts(b, 0, self._ld), 0,
-            Operand(made, 0, rows), run_if=self._decision,
-            moduli=self._decision + 4 * REPORT_WORDS,
-        )  # fmt: skip
-        launch = replace(wgmma().launch(config, p.m, p.n, p.k), batch=of.planes)
+    def _residues(
+        self, rows: _Part, columns: _Part, ks: _Part, sums: list[Any], counted: int
+    ) -> Step:
+        """Return the pass that makes residues of parts of both operands."""
+        p, of, (a, b), ld = self.problem, self._passes, self._planes, _up(self.cut.k)
+        launched = replace(of, m=rows.size, n=columns.size, k=ks.size).planes_launch
+        certificate = (*sums, _i(p.k), _i(ks.at), _i(counted)) if sums else ()
         return self._step(
-            source_of(config, CORE), launch,
-            *wgmma().batched_arguments(config, CORE, call, of.planes, steps),
+            of.residues(self.live.dialect, bool(sums)), launched,
+            *self._matrices(rows, columns, ks), a, _i(self.cut.m * ld), b, _i(self.cut.n * ld),
+            _i(ld), *self._need("norms", "exponents"),
+            _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), self._decision, *certificate,
+        )  # fmt: skip
+
+    def _products(self, m: int, n: int, ks: _Part) -> Iterator[Step]:
+        """Yield the products of residues of a piece of k, added to those before."""
+        of, (a, b), (rows, columns) = self._passes, self._planes, self._whole
+        made, ld = self._product, _up(self.cut.k)
+        steps = self.cut.m * ld, self.cut.n * ld, rows * columns
+        to = self._need("residues of a piece")[0] if ks.at else made
+        if not has_wgmma(self.live):
+            yield self._step(
+                of.multiply(self.live.dialect), Passes(m, n, ks.size).model_launch,
+                _i(m), _i(n), _i(ks.size), a, _i(steps[0]), b, _i(steps[1]), _i(ld),
+                to, _i(steps[2]), _i(rows), self._decision,
+            )  # fmt: skip
+        else:
+            config = tensor_config(CORE, self.live.spec)
+            call = TensorCall(
+                m, n, ks.size, 1, Parts(a, 0, ld), Parts(b, 0, ld), 0, Operand(to, 0, rows),
+                run_if=self._decision, moduli=self._decision + 4 * REPORT_WORDS,
+            )  # fmt: skip
+            launch = replace(wgmma().launch(config, m, n, ks.size), batch=of.planes)
+            yield self._step(
+                source_of(config, CORE), launch,
+                *wgmma().batched_arguments(config, CORE, call, of.planes, steps),
+            )  # fmt: skip
+        if ks.at:
+            yield self._step(
+                of.fold(self.live.dialect), of.fold_launch(steps[2]),
+                made, to, _i(steps[2]), self._decision,
+            )  # fmt: skip
+
+    def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
+        """Return the pass that puts a tile of C together."""
+        p, of, c, (rows, columns) = self.problem, self._passes, self.call.c, self._whole
+        alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
+        parts = of.moduli.planes  # of a scalar, too
+        launched = replace(of, m=m.size, n=n.size).reconstruct_launch
+        return self._step(
+            of.reconstruct(self.live.dialect, bool(sums)), launched,
+            _i(m.size), _i(n.size), self._product, _i(rows * columns), _i(rows),
+            *self._need("exponents"), _i(m.at), _i(of.first_b + n.at),
+            *alpha[:parts], *beta[:parts], c.memory, _i(c.offset + m.at + n.at * c.ld), _i(c.ld),
+            self._decision, *sums, *([_i(of.totals_at)] if sums else []),
         )  # fmt: skip
 
     def _native(self) -> Step:
@@ -235,7 +311,8 @@ class _Chain:
         p, variant = self.problem, Variant.of(self.problem)
         if has_wgmma(self.live):
             config, family = _native(variant, self.live.spec)
-            kernel = kernel_of(self.live, native_source(variant, self.live.spec))
+            scalar = family.geometry(config).mode(p).scalar or not begin_aligned(self.call)
+            kernel = kernel_of(self.live, native_source(variant, self.live.spec, scalar))
             launch = family.launch(config, p.m, p.n, p.k)
         else:
             chosen, kernel = ready(self.live, p, begin_aligned(self.call), routed=True)
@@ -250,10 +327,25 @@ def _native(variant: Variant, device: DeviceSpec) -> tuple[Config, Stencil]:
     return family.default(variant, device), family
 
 
-def native_source(variant: Variant, device: DeviceSpec) -> Source:
-    """Return the native kernel that runs where the decision is for it."""
+def native_source(variant: Variant, device: DeviceSpec, scalar: bool = False) -> Source:
+    """Return the native kernel that runs where the decision is for it.
+
+    Parameters
+    ----------
+    variant : Variant
+        What it computes.
+    device : DeviceSpec
+        Where.
+    scalar : bool
+        Whether it copies single elements: where columns are not aligned.  Those of 16 bytes are.
+    """
     config, family = _native(variant, device)
-    return family.source(config, variant, "cuda").run_if(0)
+    mode = Mode(scalar=scalar and not variant.precision.is_complex)
+    return family.source(config, variant, "cuda", mode).run_if(0)
+
+
+def _up(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _i(number: int) -> np.int64:

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.backend import BackendError
 from tilewright.dataclass import dataclass
-from tilewright.stencil.residues.sources import Passes, bound_in_roundings
+from tilewright.serve.split.decision import DECISION_WORDS
+from tilewright.stencil.residues.sources import SEED, UNCERTIFIED, Passes, bound_in_roundings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OfResidues"]
+    from tilewright.serve.split.decision import Decision
+
+__all__ = ["CertificateError", "OfResidues", "first_words", "refuse_uncertified"]
 
 # A rounding of double precision.
 _ROUNDING = 2.0**-53
+
+
+class CertificateError(BackendError):
+    """A product of residues is wrong: the device or its memory erred."""
+
+
+def first_words(products: int) -> NDArray[np.int32]:
+    """Return a report's words before a call, of which so many products are to be certified."""
+    words = np.frombuffer(os.urandom(4 * DECISION_WORDS), np.int32).copy()
+    words[:SEED] = 0
+    words[UNCERTIFIED] = products
+    return words
+
+
+def refuse_uncertified(told: Decision) -> None:
+    """Wait for a call, and raise if its certificate failed.
+
+    Raises
+    ------
+    CertificateError
+        Then.
+    """
+    if told.as_dict().get("certified") is False:
+        raise CertificateError(
+            "certify=True: what came out is not A B modulo 2^31 - 1, as the device or its memory"
+            " erred; do not use c, compute it anew"
+        )
 
 
 @dataclass(frozen=True)
@@ -28,10 +60,13 @@ class OfResidues:
         Terms of a sum.
     is_complex : bool
         Whether they are complex.
+    certify : bool
+        Whether what came out was to be certified.
     """
 
     k: int
     is_complex: bool
+    certify: bool = False
 
     def variant(self, words: NDArray[np.int32]) -> str:
         """Return ``"residues"`` or ``"ieee"``."""
@@ -64,7 +99,15 @@ class OfResidues:
     def numbers(self, words: NDArray[np.int32]) -> dict[str, Any]:
         """Return what was measured."""
         told: dict[str, Any] = {"k": self.k, "moduli": int(words[1])}
-        return told | ({"error_bound": self.bound(words)} if words[1] else {})
+        told |= {"error_bound": self.bound(words)} if words[1] else {}
+        certified = self._certified(words)
+        return told if certified is None else told | {"certified": certified}
+
+    def _certified(self, words: NDArray[np.int32]) -> bool | None:
+        """Whether all products are right; None where nothing could be certified."""
+        if words[UNCERTIFIED] and self.certify:
+            return False
+        return True if self.certify and words[1] else None
 
     def lines(self, words: NDArray[np.int32]) -> list[str]:
         """Return what was measured beside what it was compared with."""
@@ -73,8 +116,10 @@ class OfResidues:
         of = Passes(1, 1, self.k, is_complex=self.is_complex).moduli
         allowed = bound_in_roundings(self.k) * _ROUNDING
         least = self._measured(words)[1]
+        certified = self._certified(words)
+        last = [] if certified is None else [f"  certified modulo 2^31 - 1      {certified}"]
         return [
             f"  error bound with {count} moduli    {least * 2.0**-gain:.1e} |A||B|"
             f"  (allowed: {allowed:.1e})"
             for count, gain in zip(of.counts, of.gains, strict=True)
-        ]
+        ] + last

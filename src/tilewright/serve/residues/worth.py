@@ -1,18 +1,23 @@
-"""Whether a product in residues is expected to be faster than the native kernel."""
+"""How a product in residues is best cut, and whether it is faster than the native kernel."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 from tilewright.backend import GemmCall, LiveDevice
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Problem
 from tilewright.serve.realigned import expected_ns, way_of
-from tilewright.stencil.residues.sources import Passes
+from tilewright.serve.residues.cuts import Cut, cuts_of, passes_of, workspace_bytes
+from tilewright.serve.residues.options import Residues
 
-__all__ = ["is_worth", "native_seconds", "residue_seconds"]
+__all__ = ["best_cut", "is_worth", "least_bytes", "native_seconds", "residue_seconds"]
 
 # All of an H100 SXM (2026-11-26).
 # What is left of calls from 2048 to 8192 without bytes and products: ten launches.
 _LAUNCHES = 110e-6
+# Each launch more, of those of further tiles and pieces.
+_LAUNCH = 4e-6
 # What passes read and write together at 8192: from 1.9 TB/s (putting results together) to 3.0.
 _BYTES_PER_SECOND = 2.5e12
 # Products of residues at 8192 took 9.83 ms for 14 moduli, a bound in FP8 0.76 ms.
@@ -24,9 +29,26 @@ _NATIVE_PER_SECOND = 54e12
 _SURELY = 1.05
 
 
-def is_worth(live: LiveDevice, problem: Problem, call: GemmCall) -> bool:
+@lru_cache(maxsize=256)
+def best_cut(device: DeviceSpec, problem: Problem, asked: Residues) -> Cut | None:
+    """Return the cut of which the shortest time is expected; None where no workspace is enough."""
+    most, cuts = asked.max_workspace, cuts_of(problem)
+    whole = next(cuts)
+    if most is None or workspace_bytes(problem, whole, asked.certify) <= most:
+        return whole
+    able = [cut for cut in cuts if workspace_bytes(problem, cut, asked.certify) <= most]
+    return min(able, key=lambda cut: residue_seconds(device, problem, cut), default=None)
+
+
+def least_bytes(problem: Problem, asked: Residues) -> int:
+    """Return the bytes of the cut that takes least."""
+    return min(workspace_bytes(problem, cut, asked.certify) for cut in cuts_of(problem))
+
+
+def is_worth(live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut) -> bool:
     """Whether the fewest moduli are expected to take less time than the native kernel."""
-    return _SURELY * residue_seconds(live.spec, problem) < native_seconds(live, problem, call)
+    seconds = residue_seconds(live.spec, problem, cut)
+    return _SURELY * seconds < native_seconds(live, problem, call)
 
 
 def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
@@ -38,18 +60,22 @@ def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
     return flops / (_NATIVE_PER_SECOND * _share(live.spec))
 
 
-def residue_seconds(device: DeviceSpec, problem: Problem) -> float:
+def residue_seconds(device: DeviceSpec, problem: Problem, cut: Cut) -> float:
     """Return what all passes and products take, with the fewest moduli."""
-    p = problem
-    of = Passes(p.m, p.n, p.k, is_complex=p.precision.is_complex)
-    planes, element = of.moduli.planes * of.moduli.first, p.precision.element_bytes
-    operands = (2 * element + 1 + planes) * (p.m + p.n) * p.k
-    results = (planes + element + 4) * p.m * p.n
-    tiles = -(-p.m // _TILE_M) * -(-p.n // _TILE_N)
+    p, of = problem, passes_of(problem).moduli
+    planes, element = of.planes * of.first, p.precision.element_bytes
+    along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
+    # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
+    passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)
+    operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k
+    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n
+    tiles = -(-cut.m // _TILE_M) * -(-cut.n // _TILE_N)
     waves, waves_of_bound = (-(-many // device.multiprocessors) for many in (planes * tiles, tiles))
     wave = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS
     products = wave * (waves / _INT8_PER_SECOND + waves_of_bound / _FP8_PER_SECOND)
-    return _LAUNCHES + (operands + results) / (_BYTES_PER_SECOND * _share(device)) + products
+    products *= along_m * along_n
+    launches = _LAUNCHES + _LAUNCH * (along_m * along_n * (3 + 3 * pieces) - 6)
+    return launches + (operands + results) / (_BYTES_PER_SECOND * _share(device)) + products
 
 
 def _share(device: DeviceSpec) -> float:

@@ -6,7 +6,8 @@
  * 2^GAINS[c] times the length that the least number does, the ratio is allowed to be limit 2^GAINS[c];
  * the last block to end takes the first choice that is enough, or none: the native kernel.
  *
- * A thread has four elements of COLUMNS columns.
+ * A thread has four elements of COLUMNS columns.  Where the bound comes in tiles, so do launches, of
+ * `blocks` blocks together; i and j count from `first_a` and `first_b`.
  *
  * Macros: CHOICES, GAINS, COUNTS (moduli of each choice), NUMBERS (all moduli), PLANES_OF_EACH.
  */
@@ -54,8 +55,9 @@ typedef struct ALIGNED(8) { unsigned short e[4]; } four_bfloat16;
 
 KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsigned short *RESTRICT low,
                                              isize ld, const GLOBAL float *RESTRICT magnitudes,
-                                             const GLOBAL float *RESTRICT steps, isize first_b,
-                                             float limit, GLOBAL int *RESTRICT decision,
+                                             const GLOBAL float *RESTRICT steps, isize first_a,
+                                             isize first_b, float limit, isize blocks,
+                                             GLOBAL int *RESTRICT decision,
                                              GLOBAL int *RESTRICT report)
 {
     SHARED_ARRAY int found[THREADS];
@@ -66,8 +68,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
     if (i < m && !decision[UNFIT]) {
         float sums[4], own[4];
         UNROLL for (int e = 0; e < 4; ++e) {
-            sums[e] = magnitudes[i + e]; /* of whole tiles of sides */
-            own[e] = steps[i + e];
+            sums[e] = magnitudes[first_a + i + e]; /* of whole tiles of sides */
+            own[e] = steps[first_a + i + e];
         }
         UNROLL for (int c = 0; c < COLUMNS; ++c) {
             const isize j = j0 + c < n ? j0 + c : n - 1;
@@ -91,7 +93,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
         return;
     ATOMIC_MAX(decision + RATIO, found[0]);
     FENCE();
-    if (ATOMIC_ADD(decision + DONE, 1) != (int)BLOCK_COUNT - 1)
+    if (ATOMIC_ADD(decision + DONE, 1) != (int)blocks - 1)
         return;
     FENCE();
     const float ratio = as_number(ATOMIC_MAX(decision + RATIO, 0));
@@ -106,6 +108,6 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
     }
     decision[PLANES] = PLANES_OF_EACH * moduli;
     decision[MODULI] = moduli;
-    for (int w = 0; w < TABLE_AT; ++w) report[w] = decision[w];
+    for (int w = 0; w < UNCERTIFIED; ++w) report[w] = decision[w];
     report[RATIO] = as_bits(ratio);
 }

@@ -35,7 +35,9 @@ HELPER float of_e5m2(unsigned char bits)
 /* The sum in BF16, cut. */
 KERNEL THREADS_PER_BLOCK(THREADS) void multiply_bound(isize m, isize n, isize k,
                                                       const GLOBAL unsigned char *RESTRICT a,
-                                                      const GLOBAL unsigned char *RESTRICT b, isize ld,
+                                                      isize offset_a,
+                                                      const GLOBAL unsigned char *RESTRICT b,
+                                                      isize offset_b, isize ld,
                                                       GLOBAL unsigned short *RESTRICT made, isize ld_made)
 {
     const isize at = (isize)BLOCK_ID * THREADS + THREAD_ID;
@@ -44,6 +46,6 @@ KERNEL THREADS_PER_BLOCK(THREADS) void multiply_bound(isize m, isize n, isize k,
     const isize i = at % m, j = at / m;
     union { float number; unsigned int bits; } sum;
     sum.number = 0;
-    for (isize l = 0; l < k; ++l) sum.number += of_e5m2(a[i * ld + l]) * of_e5m2(b[j * ld + l]);
+    for (isize l = 0; l < k; ++l) sum.number += of_e5m2(a[offset_a + i * ld + l]) * of_e5m2(b[offset_b + j * ld + l]);
     made[i + j * ld_made] = (unsigned short)(sum.bits >> 16);
 }

@@ -14,10 +14,19 @@
  *
  * A thread has four elements of a column.
  *
+ * With CERTIFY X also goes into a certificate (certify.cl).
+ *
  * Macros: PARTS, FIRST, COUNT, WEIGHTS (for each number of moduli from FIRST on COUNT times PARTS times
  * three doubles), PRODUCTS (for each five doubles: P's three, unit^2 / P, unit).
  */
 #include "residues/tiles.h"
+#ifdef CERTIFY
+#include "residues/modulo.h"
+#define CERTIFICATE                                                                        \
+    , const GLOBAL unsigned int *RESTRICT randoms, GLOBAL usize *RESTRICT sums, isize totals_at
+#else
+#define CERTIFICATE
+#endif
 
 TABLE double weights[] = {WEIGHTS};
 TABLE double products[] = {PRODUCTS};
@@ -49,6 +58,21 @@ HELPER double rounded_sum(const PRIVATE double *sum, int product)
     const double rest = (first - (both - second)) + (middle - second);
     return both * unit + (rest * unit + low);
 }
+
+#ifdef CERTIFY
+/* X modulo 2^31 - 1, at most 2^31 + 7: powers of two are shifts. */
+HELPER usize modulo_sum(const PRIVATE double *sum, int product)
+{
+    const double q = rint(sum[0] * products[product + 3]);
+    const int bits = (int)(bits_of(products[product + 4]) >> 52) - 1023;
+    usize found = 0;
+    UNROLL for (int part = 0; part < 3; ++part) {
+        const double x = sum[part] - q * products[product + part];
+        found += folded(modulo((isize)x) << (2 - part) * bits % 31);
+    }
+    return folded(found);
+}
+#endif
 
 /* x 2^e, rounded once. */
 HELPER double times_power(double x, int e)
@@ -82,16 +106,22 @@ HELPER void sum_up(PRIVATE double *sum, const GLOBAL unsigned char *from, isize 
 
 KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     isize m, isize n, const GLOBAL unsigned char *RESTRICT residues, isize stride, isize ld,
-    const GLOBAL int *RESTRICT exponents, isize first_b, SCALAR(alpha), SCALAR(beta),
-    GLOBAL double *RESTRICT c, isize offset, isize ldc, const GLOBAL int *RESTRICT decision)
+    const GLOBAL int *RESTRICT exponents, isize first_a, isize first_b, SCALAR(alpha), SCALAR(beta),
+    GLOBAL double *RESTRICT c, isize offset, isize ldc, const GLOBAL int *RESTRICT decision CERTIFICATE)
 {
     const int count = decision[MODULI];
     if (!count)
         return;
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
-    const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
+    const isize own = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
+#ifdef CERTIFY
+    SHARED_ARRAY usize found[THREADS];
+    const isize i = own < m ? own : 0; /* all threads come to the barriers */
+#else
+    const isize i = own;
     if (i >= m)
         return;
+#endif
     const GLOBAL unsigned char *const from = residues + i + j * ld;
     double sum[4 * PARTS * 3];
     /* The compiler sees a number in each. */
@@ -100,10 +130,10 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
             sum_up(sum, from, stride, known);
     const int product = (count - FIRST) * 5;
     GLOBAL double *const to = c + (offset + i + j * ldc) * PARTS;
-    const int left = (m - i < 4 ? (int)(m - i) : 4) * PARTS, eb = exponents[first_b + j];
+    const int left = (m - own >= 4 ? 4 : m > own ? (int)(m - own) : 0) * PARTS, eb = exponents[first_b + j];
     double v[4 * PARTS];
     UNROLL for (int e = 0; e < 4; ++e) {
-        const int power = -(exponents[i + e] + eb); /* of whole tiles of sides */
+        const int power = -(exponents[first_a + i + e] + eb); /* of whole tiles of sides */
         double x[PARTS];
         UNROLL for (int p = 0; p < PARTS; ++p)
             x[p] = times_power(rounded_sum(sum + (PARTS * e + p) * 3, product), power);
@@ -137,4 +167,17 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
             if (e < left)
                 to[e] = v[e];
     }
+#ifdef CERTIFY
+    UNROLL for (int p = 0; p < PARTS; ++p) {
+        usize mine = 0;
+        UNROLL for (int e = 0; e < 4; ++e)
+            if (e * PARTS < left)
+                mine += folded(modulo_sum(sum + (PARTS * e + p) * 3, product) * randoms[first_a + i + e]);
+        found[THREAD_ID] = folded(folded(folded(mine)) * randoms[first_b + j]);
+        add_up(found);
+        if (THREAD_ID == 0)
+            ATOMIC_ADD_LONG(sums + totals_at + p * TOTALS + j % TOTALS, folded(found[0]));
+        BARRIER();
+    }
+#endif
 }

@@ -7,6 +7,9 @@
  * element has two residues of p, at planes 2 z and 2 z + 1: of re + im j and of re - im j, where j is a
  * number with j^2 = -1 modulo p: their products are those of the complex numbers.
  *
+ * With CERTIFY sums of integers times random numbers of their sides go into a certificate (certify.cl):
+ * of A where bit 0 of `counted` is set, of B where bit 1 is; k counts from `first_k` there.
+ *
  *     exponents    of every side, for reconstruct.cl
  *     conjugated   bits: 1 for op(A), 2 for op(B), of which imaginary parts change their sign
  *
@@ -15,6 +18,14 @@
  * elements LOW_J, HIGH_J (the same times j).
  */
 #include "residues/planes.h"
+#ifdef CERTIFY
+#include "residues/modulo.h"
+#define CERTIFICATE                                                                        \
+    , const GLOBAL unsigned int *RESTRICT randoms, GLOBAL usize *RESTRICT sums, isize all_k, \
+        isize first_k, isize counted
+#else
+#define CERTIFICATE
+#endif
 
 TABLE double most_of[] = {MOST_OF_COUNTS};
 TABLE int numbers[] = {NUMBERS};
@@ -54,7 +65,7 @@ HELPER int nearest(int x, float p, float reciprocal)
 KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                                                 const GLOBAL double *RESTRICT norms,
                                                 GLOBAL int *RESTRICT exponents, isize conjugated,
-                                                const GLOBAL int *RESTRICT decision)
+                                                const GLOBAL int *RESTRICT decision CERTIFICATE)
 {
     SHARED_ARRAY double space[SPACE];
     double v[STEPS * 4 * PARTS];
@@ -77,6 +88,10 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
     const isize stride = is_b ? stride_b : stride_a;
     const int at = THREAD_ID % ACROSS * 4, down = THREAD_ID / ACROSS;
     const double most = most_of[count - FIRST];
+#ifdef CERTIFY
+    usize certified[4 * PARTS];
+    UNROLL for (int e = 0; e < 4 * PARTS; ++e) certified[e] = 0;
+#endif
     UNROLL for (int step = 0; step < STEPS; ++step) {
         const isize side = t.side0 + step * DOWN + down;
         const int inside = step * DOWN + down < t.sides_left && at < t.ks_left;
@@ -90,7 +105,11 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                 x = -x;
             /* Bytes of a number and 128 of each are the digits and 128. */
             const usize all = 0x8080808080808080ul;
-            const usize whole = ((usize)ROUNDED_TO_LONG(x * power_of_two(exponent)) + all) ^ all;
+            const isize integer = ROUNDED_TO_LONG(x * power_of_two(exponent));
+            const usize whole = ((usize)integer + all) ^ all;
+#ifdef CERTIFY
+            certified[e] += folded(modulo(integer) * randoms[of.first_side + side]);
+#endif
             digits_low[e] = (int)whole;
             digits_high[e] = (int)(whole >> 32);
         }
@@ -118,4 +137,20 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
             }
         }
     }
+#ifdef CERTIFY
+    if (!(counted >> is_b & 1))
+        return;
+    /* Sides of a tile: each thread's, then those of all that have the same k. */
+    SHARED usize *const found = (SHARED usize *)space;
+    const int numbers_of_k = KS * PARTS;
+    BARRIER();
+    UNROLL for (int e = 0; e < 4 * PARTS; ++e) found[down * numbers_of_k + at * PARTS + e] = certified[e];
+    BARRIER();
+    const isize l = t.k0 + THREAD_ID / PARTS;
+    if (THREAD_ID >= numbers_of_k || l >= k)
+        return;
+    usize sum = 0;
+    UNROLL for (int i = 0; i < DOWN; ++i) sum += found[i * numbers_of_k + THREAD_ID];
+    ATOMIC_ADD_LONG(sums + (is_b * PARTS + THREAD_ID % PARTS) * all_k + first_k + l, folded(sum));
+#endif
 }

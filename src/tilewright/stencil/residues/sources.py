@@ -10,12 +10,29 @@ from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.residues.moduli import COMPLEX, REAL, Moduli
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["DECISION_WORDS", "MOST_K", "REPORT_WORDS", "Passes", "bound_in_roundings"]
+__all__ = [
+    "ALIGNED_K",
+    "DECISION_WORDS",
+    "MOST_K",
+    "PIECE_K",
+    "REPORT_WORDS",
+    "SEED",
+    "UNCERTIFIED",
+    "Passes",
+    "bound_in_roundings",
+]
 
 # tiles.h: threads of a block, sides of a tile, its steps of k where elements are real; ints before
-# the table of a decision, which a report has.
+# the table of a decision, which a report has; which of them say what is not certified, and what
+# random numbers come from (the first of two).
 _THREADS, _SIDES, _KS = 256, 32, 128
-REPORT_WORDS = 8
+REPORT_WORDS, UNCERTIFIED, SEED = 8, 5, 6
+
+# modulo.h: partial sums of u X v.
+_TOTALS = 64
+
+# fold.cl: bytes of a thread.
+_FOLDED = 16
 
 # measure.cl: tiles of k whose sums are one.
 _CHUNK = 8
@@ -27,10 +44,16 @@ _COLUMNS = 16
 _FOUR = 4
 
 # Raised when what these kernels compute changes.
-VERSION = 1
+VERSION = 2
 
-# Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh).
-MOST_K = 2**15
+# Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh); longer
+# ones are summed in pieces, with a multiple of `ALIGNED_K` products each.
+PIECE_K = 2**15
+ALIGNED_K = 128
+
+# Up to here roundings of the bound's sums are below `_LOW_ROUNDING`: they leave the tensor cores
+# every 128 steps, 2^15 times.
+MOST_K = 2**22
 
 # What measure.cl's bytes, their sum in FP32 and its rounding to BF16 may add to |A| |B|.
 _LOW_ROUNDING = 1 - 2.0**-7
@@ -126,6 +149,31 @@ class Passes:
         """A thread for four elements of a column."""
         return Launch((-(-self.m // (_FOUR * _THREADS)) * self.n, 1), (_THREADS, 1))
 
+    def fold_launch(self, stride: int) -> Launch:
+        """Threads for 16 bytes of each plane of so many."""
+        across = -(-stride // (_FOLDED * _THREADS))
+        return Launch((across * self.planes, 1), (_THREADS, 1))
+
+    @property
+    def draw_launch(self) -> Launch:
+        """A thread for each side, and for each word of `sums_words`."""
+        return _flat(max(self.sides, self.sums_words))
+
+    @property
+    def certify_launch(self) -> Launch:
+        """One block."""
+        return Launch((1, 1), (_THREADS, 1))
+
+    @property
+    def totals_at(self) -> int:
+        """The first word of a certificate's sums that the last pass adds to."""
+        return 2 * self.moduli.planes * self.k
+
+    @property
+    def sums_words(self) -> int:
+        """Words of 64 bits that a certificate sums in."""
+        return self.totals_at + self.moduli.planes * _TOTALS
+
     @property
     def model_launch(self) -> Launch:
         """A thread for each element of the product."""
@@ -148,8 +196,8 @@ class Passes:
     def sample(self, dialect: Dialect) -> Source:
         """Return the first pass: ``(matrices, units, places, decision)``.
 
-        ``matrices`` stands for ``(k, sides, x, offset, ld)`` of A, the same of B without k, and
-        ``first_b``.
+        ``matrices`` stands for ``(k, sides, x, offset, ld)`` of A, the same of B without k,
+        ``first_a`` and ``first_b``.
         """
         return self._source(dialect, "sample", self._orders)
 
@@ -166,7 +214,9 @@ class Passes:
         return self._source(dialect, "scales", {"MOST": of.most(of.first).hex(), "UNIT": of.unit})
 
     def judge(self, dialect: Dialect) -> Source:
-        """Return ``(m, n, low, ld, magnitudes, steps, first_b, limit, decision, report)``.
+        """Return the choice of the number of moduli.
+
+        ``(m, n, low, ld, magnitudes, steps, first_a, first_b, limit, blocks, decision, report)``.
 
         ``low`` and ``ld`` are aligned to four elements.
         """
@@ -180,10 +230,11 @@ class Passes:
         }
         return self._source(dialect, "judge", defines)
 
-    def residues(self, dialect: Dialect) -> Source:
+    def residues(self, dialect: Dialect, certify: bool = False) -> Source:
         """Return the pass that makes integers and their residues.
 
-        ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, conjugated, decision)``.
+        ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, conjugated, decision)``, and
+        with a certificate ``(randoms, sums, k of all, first_k, counted)``.
         """
         of = self.moduli
         low, high = of.words()
@@ -199,12 +250,15 @@ class Passes:
         if of.is_complex:
             low, high = of.words(times_root=True)
             defines |= {"LOW_J": _listed(low), "HIGH_J": _listed(high)}
+        if certify:
+            defines["CERTIFY"] = 1
         return self._source(dialect, "residues", defines)
 
-    def reconstruct(self, dialect: Dialect) -> Source:
+    def reconstruct(self, dialect: Dialect, certify: bool = False) -> Source:
         """Return the last pass.
 
-        ``(m, n, residues, stride, ld, exponents, first_b, alpha, beta, c, offset, ldc, decision)``.
+        ``(m, n, residues, stride, ld, exponents, first_a, first_b, alpha, beta, c, offset, ldc,
+        decision)``, and with a certificate ``(randoms, sums, totals_at)``.
         """
         of = self.moduli
         weights = (x for count in of.counts for parts in of.weights(count) for x in parts)
@@ -215,7 +269,21 @@ class Passes:
             "WEIGHTS": _listed(x.hex() for x in weights),
             "PRODUCTS": _listed(x.hex() for x in products),
         }
+        if certify:
+            defines["CERTIFY"] = 1
         return self._source(dialect, "reconstruct", defines)
+
+    def fold(self, dialect: Dialect) -> Source:
+        """Return the sum of residues of two pieces of k: ``(made, piece, stride, decision)``."""
+        return self._source(dialect, "fold", {})
+
+    def draw(self, dialect: Dialect) -> Source:
+        """Return what begins a certificate: ``(sides, randoms, words, sums, report)``."""
+        return self._source(dialect, "certify", {}, "draw")
+
+    def certify(self, dialect: Dialect) -> Source:
+        """Return what ends a certificate: ``(k, sums, decision, report)``."""
+        return self._source(dialect, "certify", {})
 
     def multiply(self, dialect: Dialect) -> Source:
         """Return the model of the products of residues.
@@ -225,7 +293,10 @@ class Passes:
         return self._source(dialect, "model", {}, "multiply")
 
     def multiply_bound(self, dialect: Dialect) -> Source:
-        """Return the model of the bound's product: ``(m, n, k, a, b, ld, made, ld_made)``."""
+        """Return the model of the bound's product.
+
+        ``(m, n, k, a, offset_a, b, offset_b, ld, made, ld_made)``.
+        """
         return self._source(dialect, "model", {}, "multiply_bound")
 
     # -- the promise -----------------------------------------------------------------------

@@ -8,13 +8,14 @@
  *     side   t t t t
  *       v    DOWN threads, STEPS times
  *
- * Sides of op(B) are counted on from `first_b`, `all` together.  An element has PARTS doubles: 1, or 2
- * where it is complex.
+ * Sides of op(A) are counted from `first_a` on, 0 of the whole of it, those of op(B) from `first_b`; `all`
+ * together.  An element has PARTS doubles: 1, or 2 where it is complex.
  *
- *     decision | planes wanted | moduli | not finite | ratio | blocks done | 3 unused | a table |
+ *     decision | planes wanted | moduli | not finite | ratio | blocks done | a table, from word 8 on |
+ *     report   | the same ...                                    | uncertified | seed, 2 words |
  *
  * planes wanted: matrices of residues that are multiplied, 0 for the native kernel; ratio: judge.cl;
- * table: two ints for each plane, as the products of residues take them.
+ * table: two ints for each plane, as the products of residues take them; uncertified, seed: certify.cl.
  *
  * Macros: PARTS, K_FAST_A, K_FAST_B.
  */
@@ -30,6 +31,8 @@
 #define UNFIT 2
 #define RATIO 3
 #define DONE 4
+#define UNCERTIFIED 5
+#define SEED 6
 #define TABLE_AT 8
 
 /* Of a side of zeros (measure.cl). */
@@ -84,10 +87,11 @@ typedef struct {
 
 #define MATRICES                                                                           \
     isize k, isize sides_a, const GLOBAL double *RESTRICT a, isize offset_a, isize lda,    \
-        isize sides_b, const GLOBAL double *RESTRICT b, isize offset_b, isize ldb, isize first_b
+        isize sides_b, const GLOBAL double *RESTRICT b, isize offset_b, isize ldb,         \
+        isize first_a, isize first_b
 #define MATRIX(is_b)                                                                       \
     {                                                                                      \
-        (is_b) ? sides_b : sides_a, k, (is_b) ? ldb : lda, (is_b) ? first_b : 0,           \
+        (is_b) ? sides_b : sides_a, k, (is_b) ? ldb : lda, (is_b) ? first_b : first_a,     \
         (is_b) ? b + offset_b * PARTS : a + offset_a * PARTS                               \
     }
 
