@@ -231,6 +231,23 @@ def fp64_accuracy() -> str:
     return f"{about(name)}.\n\n{table(head, lines)}"
 
 
+def fp64_options() -> str:
+    """Return what options of ``"fp64"`` cost, and what long sums and odd columns win."""
+    name = "h100/fp64_options"
+    if not is_there(name):
+        return not_yet("fp64-options")
+    lines = [
+        [
+            row["what"], row["precision"].upper(), " x ".join(map(str, row["size"])),
+            f"{row['flops'] / row['us'] / 1e6:.1f}", row["beside"].replace('"fp64"', '`"fp64"`'),
+            f"{row['beside_us'] / row['us']:.3f}",
+        ]
+        for row in rows(name)
+    ]  # fmt: skip
+    head = ["", "", "m, n, k", "TFLOP/s", "beside", "times as fast"]
+    return f"{about(name)}.\n\n{table(head, lines, 3)}"
+
+
 def _power(value: float) -> str:
     """Return an error as a power of two."""
     return "0" if value == 0 else f"2^{math.log2(value):.1f}"
@@ -398,6 +415,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "squares": lambda: squares("fp64", "h100/fp64"),
         "complex": lambda: squares("fp64-z", "h100/fp64_complex"),
         "errors": fp64_accuracy,
+        "options": fp64_options,
     },
     "docs/double_double.md": {"results": double_double},
     "docs/benchmarking.md": {"profile": profile},

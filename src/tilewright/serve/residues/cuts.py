@@ -4,8 +4,8 @@
 
             n
         +------+---+      for each tile of C: for each piece of k: residues of A's rows and of B's
-      m | tile |   |      columns (those that are there already stay), their products, added to those
-        +------+---+      of the pieces before; then reconstruction
+      m | tile |   |      columns (those that are there already stay), their products, added to
+        +------+---+      those of the pieces before; then reconstruction
 
 The choice of the number of moduli comes first and is one for all, so bits do not depend on the cut.
 """
