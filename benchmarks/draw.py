@@ -29,6 +29,8 @@ from committed import (
 )
 from figures import draw_figures
 from of_calls import (
+    blas_calls,
+    blas_testers,
     c_calls,
     calls,
     cliffs,
@@ -392,7 +394,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
     },
-    "docs/export.md": {"calls": c_calls},
+    "docs/export.md": {"calls": c_calls, "blas": blas_calls, "testers": blas_testers},
     "docs/search.md": {
         "scores": scores, "gemm": gemm_spaces, "h100": h100_spaces, "pruning": pruning,
     },

@@ -5,6 +5,7 @@ What has not been measured yet is left out, or its command stands in its place.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from committed import (
     about,
     by_case,
     is_there,
+    load,
     rates_cell,
     rows,
     table,
@@ -328,6 +330,43 @@ def transfers() -> str:
     head = ["", "n", "memory", "a call, ms", "kernel alone", "link alone", "call / the longer",
             "cuBLASXt, ms"]  # fmt: skip
     return f"{about('h100/transfers')}.\n\n{table(head, lines, 3)}"
+
+
+def blas_calls() -> str:
+    """Return how BLAS's calls that the device computes stand beside the host's on all cores."""
+    name = "h100/blas_calls"
+    if not is_there(name):
+        return not_yet("blas-calls")
+    found = {(row["precision"], *row["size"]): row for row in rows(name)}
+    lines = []
+    for size in dict.fromkeys(key[1:] for key in found):
+        cells = [
+            f"{row['ms']:.3g} / {row['host_ms']:.3g} ({row['ratio']:.2f})"
+            for letter in "sdcz" if (row := found.get((letter, *size)))
+        ]  # fmt: skip
+        lines.append([" x ".join(map(str, size)), *cells])
+    cores = rows(name)[0]["cores"]
+    head = [f"ms, device / {cores} cores (ratio)", *(name_of(letter) for letter in "sdcz")]
+    return f"{about(name)}.\n\n{table(head, lines)}"
+
+
+def blas_testers() -> str:
+    """Return what Netlib's testers say of GEMM's calls that the device computed."""
+    name = "h100/blas_testers"
+    if not is_there(name):
+        return "Not run yet: `python benchmarks/netlib_testers.py`."
+    document = load(name)
+    lines = []
+    for row in document["results"]:
+        failed = sum(
+            int(found) for line in row["said"] for found in re.findall(r"(\d+) FAILED", line)
+        )
+        passed = sum(line.startswith("PASSED") for line in row["said"])
+        numbers = row["served"], row["passed_on"], passed, failed
+        lines.append([f"`{row['tester']}`", *(f"{number:,}" for number in numbers)])
+    head = ["tester", "calls served", "right calls passed on", "groups of tests passed",
+            "tests failed"]  # fmt: skip
+    return f"{document['device']}.\n\n{table(head, lines)}"
 
 
 def devices() -> str:
