@@ -90,7 +90,7 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *const least = getenv("TILEWRIGHT_BLAS_LEAST");
     cores = tilewright_host_cores();
-    least_work = least != NULL && *least ? strtoll(least, NULL, 10) : -1;
+    least_work = least != NULL && *least >= '0' && *least <= '9' ? strtoll(least, NULL, 10) : -1;
 }
 
 /* Whether the device is faster than all cores. */
@@ -194,9 +194,11 @@ typedef int64_t integer_64;
     const char *ta, const char *tb, const integer *m, const integer *n, const integer *k,          \
         const void *alpha, const void *a, const integer *lda, const void *b, const integer *ldb,   \
         const void *beta, void *c, const integer *ldc, size_t length_a, size_t length_b
-#define C_TAKES(integer, scalar)                                                                   \
-    int order, int ta, int tb, integer m, integer n, integer k, scalar alpha, const void *a,       \
-        integer lda, const void *b, integer ldb, scalar beta, void *c, integer ldc
+/* A register, and a place on the stack, has 64 bits: all are passed on, for MKL has these names with
+ * integers of 64 bits, too. */
+#define C_TAKES(scalar)                                                                            \
+    int order, int ta, int tb, int64_t m, int64_t n, int64_t k, scalar alpha, const void *a,       \
+        int64_t lda, const void *b, int64_t ldb, scalar beta, void *c, int64_t ldc
 
 #define FORTRAN(name, integer, precision)                                                          \
     API void name(FORTRAN_TAKES(integer))                                                          \
@@ -216,16 +218,18 @@ typedef int64_t integer_64;
 
 /* Real scalars are passed by value, and `at` is &; of complex ones the address, and it is nothing. */
 #define C(name, integer, precision, scalar, at)                                                    \
-    API void name(C_TAKES(integer, scalar))                                                        \
+    API void name(C_TAKES(scalar))                                                                 \
     {                                                                                              \
         static _Atomic(void *) known;                                                              \
-        const tilewright_host_product it = ordered(                                                \
-            order, ta, tb, (tilewright_host_product){precision, 0, 0, m, n, k, at alpha, a, lda,   \
-                                                     b, ldb, at beta, c, ldc});                    \
+        const tilewright_host_product it =                                                         \
+            ordered(order, ta, tb,                                                                 \
+                    (tilewright_host_product){precision, 0, 0, (integer)m, (integer)n, (integer)k, \
+                                              at alpha, a, (integer)lda, b, (integer)ldb, at beta, \
+                                              c, (integer)ldc});                                   \
         if (serve(&it))                                                                            \
             return;                                                                                \
         void *const found = other(&known, #name, __builtin_return_address(0));                     \
-        void (*call)(C_TAKES(integer, scalar));                                                    \
+        void (*call)(C_TAKES(scalar));                                                             \
         memcpy(&call, &found, sizeof call);                                                        \
         call(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                         \
         passing = 0;                                                                               \

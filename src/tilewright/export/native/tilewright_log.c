@@ -24,7 +24,25 @@ static FILE *file;
 static const char *const libraries[] = {"cublas", "blas"};
 const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
 
-__attribute__((constructor)) static void begin(void) { folder = getenv("TILEWRIGHT_CALLS_LOG"); }
+static void hold(void) { pthread_mutex_lock(&lock); }
+static void let_go(void) { pthread_mutex_unlock(&lock); }
+
+/* A process that was forked counts its own calls. */
+static void forked(void)
+{
+    seen *it;
+    while ((it = tilewright_table_take(&kinds)) != NULL)
+        free(it);
+    file = NULL;
+    let_go();
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    folder = getenv("TILEWRIGHT_CALLS_LOG");
+    if (folder != NULL)
+        pthread_atfork(hold, let_go, forked);
+}
 
 int tilewright_logs(void) { return folder != NULL; }
 
