@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from tilewright.bounds import modern, nakasato, tensor_terms
+from tilewright.bounds import modern, nakasato, residues, tensor_terms
 from tilewright.bounds.asked import Asked
 from tilewright.bounds.bound import Bound
 from tilewright.bounds.levels import levels
@@ -49,13 +49,17 @@ def assemble(problem: Problem, device: CatalogueDevice, how: How) -> Bound:
     """
     _check(problem, how)
     names = (how.arithmetic,) if how.accuracy is None else arithmetic_of(how.accuracy)
-    if how.accuracy and names != ("ieee",) and problem.precision.letter not in ("s", "c"):
-        raise ValueError(
-            f"accuracy={how.accuracy!r} goes with precision s or c,"
-            f" not {problem.precision}; use ieee"
-        )
+    for what, given_name in (("accuracy", how.accuracy), ("arithmetic", how.arithmetic)):
+        letters = ("d", "z") if residues.NAME in names else ("s", "c")
+        if given_name not in (None, "ieee") and problem.precision.letter not in letters:
+            raise ValueError(
+                f"{what}={given_name!r} goes with precision {' or '.join(letters)},"
+                f" not {problem.precision}; use ieee"
+            )
     found = [
-        _bound_with(problem, device, units_of(problem, device, name, how.sequence), how)
+        _of_residues(problem, device, how)
+        if name == residues.NAME
+        else _bound_with(problem, device, units_of(problem, device, name, how.sequence), how)
         for name in names
     ]
     # What no unit of the device multiplies may still have other limits, which mean nothing.
@@ -81,7 +85,7 @@ def _check(problem: Problem, how: How) -> None:
         raise ValueError(
             f"arithmetic={how.arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
         )
-    whole = how.accuracy in (None, "ieee") and how.arithmetic == "ieee"
+    whole = how.accuracy in (None, "ieee", "fp64") and how.arithmetic in ("ieee", residues.NAME)
     plain = whole and not problem.precision.is_short
     for name, value, without in (
         ("promote_k", how.promote_k, plain and "arithmetic on tensor cores"),
@@ -126,6 +130,21 @@ def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: Ho
         terms.append(_transfer(asked, terms, how.kernel_rate, how.reads_c, how.overlap))
     without = units.lane.startswith("tensor.") and terms[0].value is None
     return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes, without)
+
+
+def _of_residues(problem: Problem, device: CatalogueDevice, how: How) -> Bound:
+    """Return the bound of a product in residues."""
+    plain = How(sustained=how.sustained, reads_c=False, warm_cache=True)
+    products = assemble(residues.products(problem), device, plain)
+    choice = assemble(residues.choice(problem), device, plain)
+    terms, label = residues.terms_of(problem, device, products, choice, how.reads_c)
+    if how.transfer:
+        units = units_of(problem, device, "ieee", None)
+        asked = Asked(problem, problem, device, units, terms[0])
+        terms.append(_transfer(asked, terms, how.kernel_rate, how.reads_c, how.overlap))
+    notes = ("operands may ask for more moduli, or for IEEE arithmetic",)
+    without = products.without_tensor_cores
+    return Bound(problem, device.id, device.name, label, tuple(terms), (), notes, without)
 
 
 def _clock(asked: Asked) -> Term:

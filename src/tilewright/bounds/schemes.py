@@ -103,6 +103,7 @@ ACCURACY: dict[str, tuple[str, ...]] = {
     "ieee": ("ieee",),
     "tf32": ("tf32",),
     "fp32": ("ieee", *SCHEMES),
+    "fp64": ("ieee", "residues"),
 }
 
 

@@ -15,8 +15,9 @@ __all__ = ["ARITHMETIC", "PEAK", "Units", "units_of"]
 
 PEAK = "arithmetic peak"  # the term that every bound has
 
-# Arithmetics by name: the problem's own precision, nothing less; or single precision from parts.
-ARITHMETIC = ("ieee", *SCHEMES)
+# Arithmetics by name: the problem's own precision, nothing less; single precision from parts;
+# double precision from residues (`tilewright.bounds.residues`).
+ARITHMETIC = ("ieee", *SCHEMES, "residues")
 
 # What tensor cores call the types that they take: as the precision's letter, or all of FP8 alike.
 _LANES = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}

@@ -43,7 +43,7 @@ def command(
     accuracy: Annotated[
         str | None,
         typer.Option(
-            "--accuracy", help="ieee, tf32 or fp32: the fastest arithmetic that meets it."
+            "--accuracy", help="ieee, tf32, fp32 or fp64: the fastest arithmetic that meets it."
         ),
     ] = None,
     promote_k: Annotated[

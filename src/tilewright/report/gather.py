@@ -147,9 +147,8 @@ class Gathered:
         key = (device.fingerprint, problem.precision.letter, arithmetic, *size)
         if key not in self._bounds:
             found: Bound | str = "unknown"
-            # No term knows how fast residues can be.
-            if device.numbers is not None and problem.flops and arithmetic != "fp64":
-                accuracy = arithmetic if arithmetic == "fp32" else None
+            if device.numbers is not None and problem.flops:
+                accuracy = arithmetic if arithmetic in ("fp32", "fp64") else None
                 kind = "ieee" if accuracy else arithmetic
                 found = bound_of(device.numbers, problem, arithmetic=kind, accuracy=accuracy)
             self._bounds[key] = None if isinstance(found, str) else found

@@ -48,9 +48,11 @@ def bound(
         ``"ieee"``: the problem's own precision on the fastest units that have it.
         ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``, ``"bf16x9"``: single precision from products of
         parts on tensor cores; they go with ``"c"`` too, as a real product
-        (`tilewright.bounds.schemes.real_product`).
+        (`tilewright.bounds.schemes.real_product`).  ``"residues"``: double precision from products
+        of residues (`tilewright.bounds.residues`), with ``"d"`` and ``"z"``.
     accuracy : str, optional
-        ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
+        ``"ieee"``, ``"tf32"``, ``"fp32"`` or ``"fp64"`` in place of `arithmetic`: the fastest that
+        meets it.
     promote_k : int, optional
         Steps of k after which sums leave the tensor cores for single-precision registers; 32
         for products of parts, 128 for FP8, else never.
