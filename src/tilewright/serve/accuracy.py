@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tilewright.serve.split import Decision
 
 __all__ = [
+    "BY_RESIDUES",
     "INVARIANT",
     "arithmetic_of",
     "check_report",
@@ -20,6 +21,9 @@ __all__ = [
 
 # Of `gemm` on a device's arrays: IEEE arithmetic by a kernel that neither m nor n has a say in.
 INVARIANT = "batch_invariant"
+
+# What residues on int8 tensor cores may compute: of doubles, and of double-double.
+BY_RESIDUES = ("fp64", "accurate")
 
 # Those that a precision's own kernels compute.
 _PLAIN = ("ieee", "accurate", "fast")
@@ -51,8 +55,10 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     return double_double_row(precision.is_complex, accuracy)
 
 
-def arithmetic_of(accuracy: str) -> str:
-    """Return the arithmetic that an accuracy names; nothing for the precision's own."""
+def arithmetic_of(accuracy: str, precision: Precision) -> str:
+    """Return the arithmetic that an accuracy names; nothing for the precision's own kernels."""
+    if precision.letter in ("e", "w"):
+        return "accurate"
     return "" if accuracy in _PLAIN else accuracy
 
 

@@ -24,6 +24,7 @@ from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation, on_reload
 from tilewright.precision import Precision
 from tilewright.problem import Problem
+from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.arenas import Memory, enqueue, workspace
 from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.batched.one_launch import keeps_alignment
@@ -74,7 +75,8 @@ class Wanted:
     exchanged : bool
         Whether the kernels' A is the caller's b.
     arithmetic : str
-        "fp32", "fp64" or a scheme's name; empty for IEEE arithmetic of the precision.
+        "fp32", "fp64", a scheme's name, or "accurate" of double-double; empty for the precision's
+        own kernels.
     repeats : tuple of Repeat
         Of a batch: how the product is repeated, in elements of the kernels' A, B and C.
     triangle : Triangle, optional
@@ -311,7 +313,7 @@ def _started(
         Starts a plan, given memory where a decision is written, or None; returns an event.
     """
     asked = report
-    told = report is not None and wanted.arithmetic in ("fp32", "fp64")
+    told = report is not None and wanted.arithmetic in ("fp32", *BY_RESIDUES)
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
         _tell(report, wanted, found.laid)
@@ -319,9 +321,11 @@ def _started(
     try:
         return found, _begun(live, found, wanted, report, begin)
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
-        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "fp64", "tf32"):
+        if found.plan.bytes == 0 or wanted.arithmetic not in (
+            "", "fp32", "tf32", *BY_RESIDUES,
+        ):  # fmt: skip
             raise
-        if found.laid.arithmetic == "fp64":  # down to the least that residues can do with
+        if found.laid.arithmetic in BY_RESIDUES:  # down to the least that residues can do with
             half = replace(wanted.residues, max_workspace=found.plan.bytes // 2)
             return _started(live, replace(wanted, residues=half), asked, begin)
         found = planned(live, wanted, lean=True)
@@ -369,10 +373,10 @@ def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
 def _grounds(wanted: Wanted) -> Grounds:
     """Return what the words mean that a guard leaves."""
     k, is_complex = wanted.problem.k, wanted.problem.precision.is_complex
-    if wanted.arithmetic == "fp64":
+    if wanted.arithmetic in BY_RESIDUES:
         from tilewright.serve.residues.decision import OfResidues
 
-        return OfResidues(k, is_complex, wanted.residues.certify)
+        return OfResidues(wanted.problem, wanted.residues.certify)
     from tilewright.serve.split.decision import OfParts
 
     return OfParts(2 * k if is_complex else k, wanted.exchanged)

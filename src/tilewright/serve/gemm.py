@@ -88,8 +88,9 @@ def gemm(
         BLAS's transposes; "C" on real data is "T".
     accuracy : str
         "ieee": arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
-        means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
-        32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
+        means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53, on int8 tensor cores
+        where that is known and faster; "fast" is bounded by 32 (k + 2) u^2 |A| |B| and needs less
+        than half of the kernels' operations.
         Of float32 and complex64 arrays, "fp32": max |C' - AB| / (|A| |B|) at most the larger of
         single precision's and 2^-19, on tensor cores where that is known; a guard on the device
         looks at the operands and falls back to IEEE arithmetic where it is not.  "tf32": operands
@@ -119,10 +120,10 @@ def gemm(
         the device's, and of the host's besides the matrices: pinned buffers, or parts that are
         read.  By default what is free, and up to 192 MiB.
     max_workspace : int, optional
-        With ``accuracy="fp64"``: bytes of the device's memory that residues may take.  C is
-        computed in tiles, and sums in pieces, where that is less than all at once would take, or
-        the device has less: with the same bits, in more time.  Where no tile is small enough, IEEE
-        arithmetic serves, and `report` says so.
+        With ``accuracy="fp64"``, or "accurate" of `DoubleDouble` arrays: bytes of the device's
+        memory that residues may take.  C is computed in tiles, and sums in pieces, where that is
+        less than all at once would take, or the device has less: with the same bits, in more time.
+        Where no tile is small enough, IEEE arithmetic serves, and `report` says so.
     certify : bool
         With ``accuracy="fp64"``: check what residues give, from the integers on that operands are
         rounded to until their product is put together, modulo the prime 2^31 - 1 with random
@@ -244,7 +245,7 @@ def gemm(
         refuse_elsewhere(accuracy, not hasattr(a, "ordinal"))
     else:
         precision = with_accuracy(precision, accuracy)
-    arithmetic = arithmetic_of(accuracy)
+    arithmetic = arithmetic_of(accuracy, precision)
     if residues.certify:
         report = with_verdict(report, limits, device)
     if report is not None:

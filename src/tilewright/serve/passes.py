@@ -1,26 +1,27 @@
 """Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
 
-Copies of operands and of triangles, the passes of ``accuracy="fp32"`` and ``"fp64"``, their
-products, and what LU factorisations launch: what the portfolio ``passes`` holds, so that none of
-them is compiled where it serves.
+Copies of operands and of triangles, the passes of ``accuracy="fp32"`` and ``"fp64"`` and of
+double-double, their products, and what LU factorisations launch: what the portfolio ``passes``
+holds, so that none of them is compiled where it serves.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
-from tilewright.problem import Trans
+from tilewright.problem import Problem, Trans
 from tilewright.serve.residues.chain import BOUND, CORE, native_source, tensor_config
+from tilewright.serve.residues.cuts import passes_of
 from tilewright.serve.split.product import arithmetic_of_scheme
 from tilewright.serve.tensor_cores import wgmma
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.lu import LUKernels
-from tilewright.stencil.residues.sources import Passes
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant
@@ -91,18 +92,22 @@ def _splits() -> Iterator[Source]:
 
 
 def _residues() -> Iterator[Source]:
-    for is_complex in (False, True):
+    for letter in "dzew":
+        certified = (False, True)[: 1 + (letter in "dz")]
         for a, b in itertools.product((False, True), repeat=2):
-            of = Passes(1, 1, 1, (a, b), is_complex)
+            of = replace(passes_of(Problem(1, 1, 1, precision(letter))), k_fast=(a, b))
             yield from (of.sample("cuda"), of.measure("cuda"))
-            yield from (of.residues("cuda", certify) for certify in (False, True))
+            yield from (of.residues("cuda", certify) for certify in certified)
         yield from (of.scales("cuda"), of.judge("cuda"), of.fold("cuda"))
-        yield from (of.reconstruct("cuda", certify) for certify in (False, True))
-        yield from (of.draw("cuda"), of.certify("cuda"))
+        yield from (of.reconstruct("cuda", certify) for certify in certified)
+        if True in certified:
+            yield from (of.draw("cuda"), of.certify("cuda"))
 
 
 def _native(device: DeviceSpec) -> Iterator[Source]:
-    for letter, operations in (("d", (Trans.N, Trans.T)), ("z", tuple(Trans))):
+    real = Trans.N, Trans.T
+    for letter in "dzew":
+        operations = tuple(Trans) if precision(letter).is_complex else real
         for ops in itertools.product(operations, repeat=2):
             for scalar in (False, True)[: 1 + (letter == "d")]:
                 yield native_source(Variant(precision(letter), *ops), device, scalar)

@@ -4,7 +4,7 @@
 
     a triangle of the result       products of its blocks                rank_k/
     accuracy="fp32" and schemes    split operands, products of parts     split/
-    accuracy="fp64"                residues of operands, their products  residues/
+    accuracy="fp64", double-double residues of operands, their products  residues/
     operands worth copying         copies, then the kernel for those     realigned.py
     batches                        one launch for all, if it is faster   batched/
     accuracy="batch_invariant"     one kernel whatever m and n are       here
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
-from tilewright.serve.accuracy import INVARIANT
+from tilewright.serve.accuracy import BY_RESIDUES, INVARIANT
 from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.kernels import begin_aligned, begins_aligned, ready
 from tilewright.serve.residues.options import PLAIN, Residues
@@ -100,7 +100,7 @@ def lay_out(
     problem, call
         What is computed, column-major.
     arithmetic : str
-        "fp32", "fp64" or a scheme's name; empty for IEEE arithmetic.
+        As of `tilewright.serve.calls.Wanted`.
     space : MemorySpace
         Whose memory they use.
     report : object, optional
@@ -129,7 +129,7 @@ def lay_out(
         return replace(_invariant(live, problem, call, space), repeats=repeats)
     why = why_ieee(live, problem, call, arithmetic, residues)
     if arithmetic and not why:
-        if arithmetic == "fp64":
+        if arithmetic in BY_RESIDUES:
             from tilewright.serve.residues.chain import residue_steps
 
             laid = residue_steps(live, space, problem, call, report, residues)
@@ -181,7 +181,7 @@ def why_ieee(
     """Return why an arithmetic is out of the question; nothing if it is not, or none is named."""
     if not arithmetic:
         return ""
-    if arithmetic == "fp64":
+    if arithmetic in BY_RESIDUES:
         from tilewright.serve.residues.chain import why_native
 
         return why_native(live, problem, call, residues)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
+from tilewright.precision import precision_of
 from tilewright.stencil.residues.sources import DECISION_WORDS, Passes
 
 _kernels: dict[Any, Any] = {}
@@ -41,11 +43,12 @@ class Product:
     ) -> None:
         self.live, self.a, self.b = live, a, b
         (m, k), n = a.shape, b.shape[1]
-        self.of = Passes(m, n, k, k_fast, np.iscomplexobj(a))
+        of = precision_of(a.dtype)
+        self.of = Passes(m, n, k, k_fast, of.is_complex, of.parts == 2)
         self.conjugated = conjugated[0] + 2 * conjugated[1]
         self.ld = -(-k // 16) * 16
         placed = [
-            stored(x.conj() if is_conjugated else x, along != which)
+            stored(conjugate(x) if is_conjugated else x, along != which)
             for which, (x, along, is_conjugated) in enumerate(
                 zip((a, b), k_fast, conjugated, strict=True)
             )
@@ -119,10 +122,9 @@ class Product:
         )  # fmt: skip
         old = np.full((n, m), np.nan, self.a.dtype) if c is None else np.ascontiguousarray(c.T)
         memory = self.live.upload(old)
+        of_elements = precision_of(self.a.dtype)
         scalars = [
-            np.float64(part)
-            for x in map(complex, (alpha, beta))
-            for part in (x.real, x.imag)[: of.moduli.planes]
+            part for x in (alpha, beta) for part in of_elements.scalar(x)[: 1 + of.is_complex]
         ]
         self.run(
             "reconstruct", of.reconstruct_launch, m, n, made, rows * n, rows, self.exponents,
@@ -139,17 +141,49 @@ class Product:
         return exponents, whole(x, exponents), planes[:, :, : self.of.k].astype(object)
 
     def exact(self) -> Any:
-        """Return the product of the integers, unscaled and rounded once."""
+        """Return the product of the integers, unscaled and rounded once.
+
+        Of pairs fractions, of each component.
+        """
         (ea, (re, im), _), (eb, (re_b, im_b), _) = self.sides(0), self.sides(1)
         shift = -(ea[:, None] + eb[None, :])
+        if self.of.is_pair:
+            made = re.dot(re_b.T) - im.dot(im_b.T), re.dot(im_b.T) + im.dot(re_b.T)
+            scale = np.vectorize(lambda e: Fraction(2) ** int(e), otypes=[object])(shift)
+            return [x * scale for x in made[: 1 + self.of.is_complex]]
         real = np.ldexp((re.dot(re_b.T) - im.dot(im_b.T)).astype(float), shift)
         if not self.of.is_complex:
             return real
         return real + 1j * np.ldexp((re.dot(im_b.T) + im.dot(re_b.T)).astype(float), shift)
 
 
+def components(x: Any) -> list[Any]:
+    """Return real pairs, or complex ones' real and imaginary parts."""
+    return [x["re"], x["im"]] if x.dtype.names == ("re", "im") else [x]
+
+
+def conjugate(x: Any) -> Any:
+    """Return the conjugates of complex numbers, or of complex pairs."""
+    if x.dtype.names is None:
+        return x.conj()
+    made = x.copy()
+    for word in ("hi", "lo") if x.dtype.names == ("re", "im") else ():
+        made["im"][word] *= -1
+    return made
+
+
+def exact_of(x: Any) -> Any:
+    """Return real pairs as fractions."""
+    return np.vectorize(lambda *words: sum(map(Fraction, words)), otypes=[object])(x["hi"], x["lo"])
+
+
 def whole(x: Any, exponents: Any) -> tuple[Any, Any]:
     """Return sides times powers of two, rounded, as Python's integers: real and imaginary."""
+    if x.dtype.names is not None:
+        powers = np.vectorize(lambda e: Fraction(2) ** int(e), otypes=[object])(exponents[:, None])
+        rounded = np.vectorize(round, otypes=[object])
+        made = [rounded(exact_of(part) * powers) for part in components(x)]
+        return made[0], made[1] if len(made) == 2 else 0 * made[0]
     parts = (np.rint(np.ldexp(part, exponents[:, None])) for part in (x.real, x.imag))
     real, imaginary = (np.vectorize(int, otypes=[object])(part) for part in parts)
     return real, imaginary

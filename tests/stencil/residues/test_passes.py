@@ -10,7 +10,7 @@ import pytest
 
 from tests.stencil.residues.product import Product
 from tilewright.backend import LiveDevice, devices
-from tilewright.stencil.residues.moduli import COMPLEX, REAL, nearest
+from tilewright.stencil.residues.moduli import COMPLEX, COMPLEX_PAIR, PAIR, REAL, nearest
 
 # One CPU is enough for sources that are whole numbers and exact steps.
 _CPU = next(d.id for d in devices() if d.spec.kind == "cpu")
@@ -32,26 +32,28 @@ def drawn(seed, m, n, k, is_complex, phi=0.0):
     return matrix(m, k), matrix(k, n)
 
 
-@pytest.mark.parametrize("of", [REAL, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize(
+    "of", [REAL, COMPLEX, PAIR, COMPLEX_PAIR], ids=["real", "complex", "pair", "complex pair"]
+)
 def test_moduli_are_coprime_and_their_weights_right(of):
     assert all(math.gcd(p, q) == 1 for i, p in enumerate(of.numbers) for q in of.numbers[:i])
     for count in of.counts:
         *parts, inverse, unit = of.product_parts(count)
-        units = [int(unit) ** 2, int(unit), 1]
+        units = [int(unit) ** power for power in reversed(range(of.parts(count)))]
         product = sum(map(operator.mul, map(int, parts), units))
         assert product == math.prod(of.numbers[:count])
-        assert math.isclose(inverse, unit**2 / product)
+        assert math.isclose(inverse, units[0] / product)
         found = [sum(map(operator.mul, map(int, one), units)) for one in of.weights(count)]
-        largest = 241 if of.is_complex else 128
+        each, largest = (2, 241) if of is COMPLEX else (1, 128 * of.planes)
         # Sums of products with residues, and multiples of P beside them, are exact in doubles.
-        for plane in range(of.planes):
-            quotient = sum(map(abs, found[plane :: of.planes])) * largest // product + 1
-            for part in range(3):
-                sums = sum(abs(one[part]) for one in of.weights(count)[plane :: of.planes])
+        for plane in range(each):
+            quotient = sum(map(abs, found[plane::each])) * largest // product + 1
+            for part in range(of.parts(count)):
+                sums = sum(abs(one[part]) for one in of.weights(count)[plane::each])
                 assert sums * largest + quotient * abs(parts[part]) < 2**53
         for z, p in enumerate(of.numbers[:count]):
-            divisors = (2, 2 * of.root(p)) if of.is_complex else (1,)
-            for weight, divisor in zip(found[of.planes * z :], divisors, strict=False):
+            divisors = (2, 2 * of.root(p)) if of is COMPLEX else (1,)
+            for weight, divisor in zip(found[each * z :], divisors, strict=False):
                 assert weight * divisor % p == 1
                 assert all(weight % q == 0 for q in of.numbers[:count] if q != p)
 

@@ -25,6 +25,7 @@ import numpy as np
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, choose
 from tilewright.problem import Problem
+from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.batched.one_launch import group_step
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready_for_group
 from tilewright.serve.rank_k.triangle import Block, Piece, Triangle, blocks_of
@@ -77,7 +78,7 @@ def lay_out_triangle(
         As of `routes.lay_out`.
     """
     why, steps = "", list[Step]()
-    if arithmetic == "fp64":
+    if arithmetic in BY_RESIDUES:
         why = "half of a product is computed by native kernels"
     elif arithmetic:
         from tilewright.serve.split.serve import split_steps, why_ieee

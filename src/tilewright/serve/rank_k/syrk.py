@@ -170,7 +170,7 @@ def _wide(
     if c is None:
         c = adapter.empty_like(a, (n, n))
     request = Request(
-        precision, n, n, k, alpha, beta, op_a, op_b, a, a, c, arithmetic_of(accuracy),
+        precision, n, n, k, alpha, beta, op_a, op_b, a, a, c, arithmetic_of(accuracy, precision),
         triangle=triangle,
     )  # fmt: skip
     # Without a product c stays as it is, but for what a Hermitian diagonal loses.

@@ -75,7 +75,8 @@ def residue_steps(
     cut = best_cut(live.spec, problem, asked)
     assert cut is not None  # or `why_native` says so
     steps = _Chain(live, space, problem, call, cut, asked.certify).steps(report)
-    return Laid(list(steps), "fp64", "fp64", guarded=True)
+    name = "fp64" if problem.precision.parts == 1 else "accurate"
+    return Laid(list(steps), name, name, guarded=True)
 
 
 def tensor_config(variant: TensorVariant, device: DeviceSpec) -> Config:
@@ -296,7 +297,7 @@ class _Chain:
         """Return the pass that puts a tile of C together."""
         p, of, c, (rows, columns) = self.problem, self._passes, self.call.c, self._whole
         alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
-        parts = of.moduli.planes  # of a scalar, too
+        parts = 2 if p.precision.is_complex else 1
         launched = replace(of, m=m.size, n=n.size).reconstruct_launch
         return self._step(
             of.reconstruct(self.live.dialect, bool(sums)), launched,
@@ -323,7 +324,9 @@ class _Chain:
 @lru_cache(maxsize=64)
 def _native(variant: Variant, device: DeviceSpec) -> tuple[Config, Stencil]:
     """Return the config that computes what residues may not, and its stencil."""
-    family = stencil("mma_f64")
+    of = variant.precision
+    pairs = "portable" if of.is_complex else "simt_async"
+    family = stencil("mma_f64" if of.parts == 1 else pairs)
     return family.default(variant, device), family
 
 
@@ -340,7 +343,7 @@ def native_source(variant: Variant, device: DeviceSpec, scalar: bool = False) ->
         Whether it copies single elements: where columns are not aligned.  Those of 16 bytes are.
     """
     config, family = _native(variant, device)
-    mode = Mode(scalar=scalar and not variant.precision.is_complex)
+    mode = Mode(scalar=scalar and variant.precision.element_bytes < ALIGNMENT)
     return family.source(config, variant, "cuda", mode).run_if(0)
 
 

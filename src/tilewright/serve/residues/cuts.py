@@ -46,8 +46,8 @@ class Cut:
 
 def passes_of(problem: Problem) -> Passes:
     """Return the passes of a whole product."""
-    p = problem
-    return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, p.precision.is_complex)
+    p, of = problem, problem.precision
+    return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, of.is_complex, of.parts == 2)
 
 
 def workspace(problem: Problem, cut: Cut, certify: bool) -> dict[str, int]:

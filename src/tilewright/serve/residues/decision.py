@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.backend import BackendError
 from tilewright.dataclass import dataclass
+from tilewright.problem import Problem
+from tilewright.serve.residues.cuts import passes_of
 from tilewright.serve.split.decision import DECISION_WORDS
-from tilewright.stencil.residues.sources import SEED, UNCERTIFIED, Passes, bound_in_roundings
+from tilewright.stencil.residues.sources import SEED, UNCERTIFIED, Passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
     from tilewright.serve.split.decision import Decision
 
 __all__ = ["CertificateError", "OfResidues", "first_words", "refuse_uncertified"]
-
-# A rounding of double precision.
-_ROUNDING = 2.0**-53
 
 
 class CertificateError(BackendError):
@@ -56,17 +56,18 @@ class OfResidues:
 
     Parameters
     ----------
-    k : int
-        Terms of a sum.
-    is_complex : bool
-        Whether they are complex.
+    problem : Problem
+        Whose sums have so many terms, of doubles or of pairs of them.
     certify : bool
         Whether what came out was to be certified.
     """
 
-    k: int
-    is_complex: bool
+    problem: Problem
     certify: bool = False
+
+    @cached_property
+    def _passes(self) -> Passes:
+        return passes_of(self.problem)
 
     def variant(self, words: NDArray[np.int32]) -> str:
         """Return ``"residues"`` or ``"ieee"``."""
@@ -75,14 +76,13 @@ class OfResidues:
     def _measured(self, words: NDArray[np.int32]) -> tuple[int, float]:
         """Return the moduli, and the bound of |C' - AB| / (|A| |B|) with the fewest of them."""
         ratio = float(words[3:4].view(np.float32)[0])
-        passes = Passes(1, 1, self.k, is_complex=self.is_complex)
-        return int(words[1]), bound_in_roundings(self.k) * _ROUNDING * ratio / passes.limit
+        return int(words[1]), self._passes.allowed * ratio / self._passes.limit
 
     def bound(self, words: NDArray[np.int32]) -> float:
         """Return the bound of |C' - AB| / (|A| |B|), the result's own rounding included."""
         moduli, least = self._measured(words)
-        of = Passes(1, 1, self.k, is_complex=self.is_complex).moduli
-        return least * 2.0 ** -of.gains[moduli - of.first] + _ROUNDING
+        of = self._passes.moduli
+        return least * 2.0 ** -of.gains[moduli - of.first] + self._passes.rounding
 
     def reason(self, words: NDArray[np.int32]) -> str:
         """Return why, in one sentence."""
@@ -98,7 +98,7 @@ class OfResidues:
 
     def numbers(self, words: NDArray[np.int32]) -> dict[str, Any]:
         """Return what was measured."""
-        told: dict[str, Any] = {"k": self.k, "moduli": int(words[1])}
+        told: dict[str, Any] = {"k": self.problem.k, "moduli": int(words[1])}
         told |= {"error_bound": self.bound(words)} if words[1] else {}
         certified = self._certified(words)
         return told if certified is None else told | {"certified": certified}
@@ -113,8 +113,7 @@ class OfResidues:
         """Return what was measured beside what it was compared with."""
         if words[2]:
             return []
-        of = Passes(1, 1, self.k, is_complex=self.is_complex).moduli
-        allowed = bound_in_roundings(self.k) * _ROUNDING
+        of, allowed = self._passes.moduli, self._passes.allowed
         least = self._measured(words)[1]
         certified = self._certified(words)
         last = [] if certified is None else [f"  certified modulo 2^31 - 1      {certified}"]

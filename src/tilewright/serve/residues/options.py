@@ -51,7 +51,7 @@ def residues_asked(accuracy: str, certify: Any, max_workspace: Any) -> Residues:
         raise ValueError(
             f"max_workspace={shown(max_workspace)} is not a number of bytes; give one above 0"
         )
-    if accuracy != "fp64":
+    if accuracy != "fp64" and (certify or accuracy != "accurate"):
         given = "certify=True" if certify else f"max_workspace={max_workspace}"
         raise ValueError(f"{given} is for accuracy='fp64', not {accuracy!r}; leave it out")
     return Residues(bool(certify), None if max_workspace is None else int(max_workspace))

@@ -23,8 +23,8 @@ _BYTES_PER_SECOND = 2.5e12
 # Products of residues at 8192 took 9.83 ms for 14 moduli, a bound in FP8 0.76 ms.
 _INT8_PER_SECOND, _FP8_PER_SECOND = 14 * 2 * 8192**3 / 9.83e-3, 2 * 8192**3 / 0.76e-3
 _TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
-# DGEMM and ZGEMM from 2048 on, where nothing is known of a kernel's time.
-_NATIVE_PER_SECOND = 54e12
+# DGEMM and ZGEMM from 2048 on, and double-double's, where nothing is known of a kernel's time.
+_NATIVE_PER_SECOND, _NATIVE_PAIRS_PER_SECOND = 54e12, 1.48e12
 # Sizes from 3072 to 16384 took up to 8 % more than this says, and a call may take more moduli.
 _SURELY = 1.05
 
@@ -57,7 +57,8 @@ def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
     if ns is not None:
         return ns * 1e-9
     flops = (8 if problem.precision.is_complex else 2) * problem.m * problem.n * problem.k
-    return flops / (_NATIVE_PER_SECOND * _share(live.spec))
+    rate = _NATIVE_PER_SECOND if problem.precision.parts == 1 else _NATIVE_PAIRS_PER_SECOND
+    return flops / (rate * _share(live.spec))
 
 
 def residue_seconds(device: DeviceSpec, problem: Problem, cut: Cut) -> float:

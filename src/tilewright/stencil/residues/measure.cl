@@ -7,6 +7,9 @@
  * Sums are of CHUNK tiles of k, of squares and of magnitudes (of real and imaginary parts); each has one
  * order, so equal calls find equal numbers.  Bytes are for a bound of |A| |B| from below; they lie as
  * planes.h says.
+ *
+ * Of a pair (PAIR) the high word counts, and the low word's last bit.  A low word of more than an ulp of
+ * the high one, or one that is none, makes the sums NaN.
  */
 #include "residues/planes.h"
 
@@ -41,10 +44,10 @@ HELPER int cut(double x, int unit)
 /* A magnitude, or what is at most one. */
 HELPER double magnitude(const PRIVATE double *x)
 {
-#if PARTS == 1
+#if COMPONENTS == 1
     return fabs(x[0]);
 #else
-    const double re = fabs(x[0]), im = fabs(x[1]), most = re > im ? re : im;
+    const double re = fabs(x[0]), im = fabs(x[WORDS]), most = re > im ? re : im;
     const double mean = 0.7071 * (re + im);
     return most > mean ? most : mean;
 #endif
@@ -89,9 +92,12 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 3) void measure(MATRICES, PLANES_OF_BOTH,
                 const PRIVATE double *const x = v + (step * 4 + e) * PARTS;
                 UNROLL for (int p = 0; p < PARTS; ++p) {
                     const int place = place_of(x[p]);
-                    squares[step] += x[p] * x[p];
-                    magnitudes[step] += fabs(x[p]);
                     last[step] = place > last[step] ? place : last[step];
+                    if (p % WORDS == 0) {
+                        squares[step] += x[p] * x[p];
+                        magnitudes[step] += fabs(x[p]);
+                    } else if (!(fabs(x[p]) <= fabs(x[p - 1]) * power_of_two(-52)))
+                        squares[step] = of_bits((usize)0x7ff8 << 48);
                 }
                 bytes[e] = cut(magnitude(x), unit[step]);
             }

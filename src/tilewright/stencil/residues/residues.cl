@@ -7,6 +7,8 @@
  * element has two residues of p, at planes 2 z and 2 z + 1: of re + im j and of re - im j, where j is a
  * number with j^2 = -1 modulo p: their products are those of the complex numbers.
  *
+ * A pair (PAIR) becomes two or, for more than NARROW moduli, three words of eight digits, each word worth
+ * 2^WORD_BITS of the one before.  Of complex pairs there are three planes of p: re, im and re + im.
  * With CERTIFY sums of integers times random numbers of their sides go into a certificate (certify.cl):
  * of A where bit 0 of `counted` is set, of B where bit 1 is; k counts from `first_k` there.
  *
@@ -15,7 +17,8 @@
  *
  * Macros: FIRST (least number of moduli), COUNT, MOST_OF_COUNTS (norms, a double for each number from
  * FIRST on), NUMBERS (moduli), LOW, HIGH (words with 256^l mod p, signed bytes), and for complex
- * elements LOW_J, HIGH_J (the same times j).
+ * elements LOW_J, HIGH_J (the same times j); for pairs in the place of LOW and HIGH POWERS (LOW and HIGH
+ * of each of three words), WORD_BITS, NARROW.
  */
 #include "residues/planes.h"
 #ifdef CERTIFY
@@ -29,9 +32,13 @@
 
 TABLE double most_of[] = {MOST_OF_COUNTS};
 TABLE int numbers[] = {NUMBERS};
+#ifdef PAIR
+TABLE int powers[] = {POWERS};
+#else
 TABLE int low[] = {LOW};
 TABLE int high[] = {HIGH};
-#if PARTS == 2
+#endif
+#if PARTS == 2 && !defined(PAIR)
 TABLE int low_j[] = {LOW_J};
 TABLE int high_j[] = {HIGH_J};
 #endif
@@ -61,6 +68,65 @@ HELPER int nearest(int x, float p, float reciprocal)
     both.number = (v - p * quotient) + magic;
     return both.bits;
 }
+
+#ifdef PAIR
+/* Bytes of a number and 128 of each are its digits and 128. */
+HELPER usize digits_of(isize whole)
+{
+    const usize all = 0x8080808080808080ul;
+    return ((usize)whole + all) ^ all;
+}
+
+/* Both words of x times a power of two are cut at multiples of 2^WORD_BITS, without error; what is left
+ * of the high word behind its point counts with the low word, which is rounded. */
+HELPER void digits_of_pair(PRIVATE int *digits, const PRIVATE double *x, double scale, int words)
+{
+    const double up = power_of_two(WORD_BITS), down = power_of_two(-WORD_BITS);
+    const double high = x[0] * scale, low = x[1] * scale;
+    const double high1 = rint(high * down), low1 = rint(low * down), high0 = high - high1 * up;
+    const double whole0 = rint(high0), high2 = words == 3 ? rint(high1 * down) : 0;
+    const double low0 = (high0 - whole0) + (low - low1 * up);
+    const usize made[3] = {
+        digits_of((isize)whole0 + (isize)ROUNDED_TO_LONG(low0)),
+        digits_of((isize)(high1 - high2 * up) + (isize)low1),
+        digits_of((isize)high2),
+    };
+    UNROLL for (int word = 0; word < words; ++word) {
+        digits[2 * word] = (int)made[word];
+        digits[2 * word + 1] = (int)(made[word] >> 32);
+    }
+}
+
+/* Residues of four steps of k of a side. */
+HELPER void reduce_pairs(GLOBAL unsigned char *to, isize stride, const PRIVATE double *x, double scale,
+                         double scale_im, int inside, int count, int words)
+{
+    int digits[4 * COMPONENTS * 6];
+    UNROLL for (int e = 0; e < 4 * COMPONENTS; ++e)
+        digits_of_pair(digits + 6 * e, x + 2 * e, e % COMPONENTS ? scale_im : scale, words);
+    UNROLL_MODULI for (int z = 0; z < COUNT; ++z) {
+        if (z >= count)
+            break;
+        const float p = numbers[z], reciprocal = 1.0f / numbers[z];
+        int sums[4 * COMPONENTS];
+        UNROLL for (int e = 0; e < 4 * COMPONENTS; ++e) {
+            sums[e] = 0;
+            UNROLL for (int w = 0; w < 2 * words; ++w)
+                sums[e] = dot(digits[6 * e + w], powers[w * COUNT + z], sums[e]);
+        }
+        UNROLL for (int plane = 0; plane < 2 * COMPONENTS - 1; ++plane) {
+            int found[4];
+            UNROLL for (int e = 0; e < 4; ++e) {
+                const PRIVATE int *const sum = sums + e * COMPONENTS;
+                found[e] = nearest(plane == 2 ? sum[0] + sum[1] : sum[plane], p, reciprocal);
+            }
+            if (inside)
+                *(GLOBAL unsigned int *)to = four_bytes(found[0], found[1], found[2], found[3]);
+            to += stride;
+        }
+    }
+}
+#endif
 
 KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                                                 const GLOBAL double *RESTRICT norms,
@@ -98,6 +164,15 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
         const int exponent = exponent_of(norms[of.first_side + side], most);
         if (inside && t.k0 + at == 0)
             exponents[of.first_side + side] = exponent;
+#ifdef PAIR
+        GLOBAL unsigned char *const to = planes + side * ld_planes + t.k0 + at;
+        const PRIVATE double *const x = v + step * 4 * PARTS;
+        const double scale = power_of_two(exponent), scale_im = conjugated >> is_b & 1 ? -scale : scale;
+        if (count <= NARROW)
+            reduce_pairs(to, stride, x, scale, scale_im, inside, count, 2);
+        else
+            reduce_pairs(to, stride, x, scale, scale_im, inside, count, 3);
+#else
         int digits_low[4 * PARTS], digits_high[4 * PARTS];
         UNROLL for (int e = 0; e < 4 * PARTS; ++e) {
             double x = v[step * 4 * PARTS + e];
@@ -136,6 +211,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
                 to_four += stride;
             }
         }
+#endif
     }
 #ifdef CERTIFY
     if (!(counted >> is_b & 1))

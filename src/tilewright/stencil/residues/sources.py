@@ -7,7 +7,14 @@ from functools import cached_property
 
 from tilewright.dataclass import dataclass
 from tilewright.stencil.base import Dialect, Launch, Source
-from tilewright.stencil.residues.moduli import COMPLEX, REAL, Moduli
+from tilewright.stencil.residues.moduli import (
+    COMPLEX,
+    COMPLEX_PAIR,
+    PAIR,
+    REAL,
+    WORD_BITS,
+    Moduli,
+)
 from tilewright.stencil.source_files import read_source
 
 __all__ = [
@@ -19,7 +26,6 @@ __all__ = [
     "SEED",
     "UNCERTIFIED",
     "Passes",
-    "bound_in_roundings",
 ]
 
 # tiles.h: threads of a block, sides of a tile, its steps of k where elements are real; ints before
@@ -64,7 +70,7 @@ def decision_words(of: Moduli) -> int:
     return REPORT_WORDS + 2 * of.planes * len(of.numbers)
 
 
-DECISION_WORDS = max(map(decision_words, (REAL, COMPLEX)))
+DECISION_WORDS = max(map(decision_words, (REAL, COMPLEX, COMPLEX_PAIR)))
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,9 @@ class Passes:
     k_fast : tuple of bool
         Whether memory of A and of B runs along k.
     is_complex : bool
-        Whether elements are pairs of doubles.
+        Whether elements are complex.
+    is_pair : bool
+        Whether they are double-double.
     """
 
     m: int
@@ -86,15 +94,18 @@ class Passes:
     k: int
     k_fast: tuple[bool, bool] = (False, False)
     is_complex: bool = False
+    is_pair: bool = False
 
     @property
     def moduli(self) -> Moduli:
         """Which numbers its residues are of."""
+        if self.is_pair:
+            return COMPLEX_PAIR if self.is_complex else PAIR
         return COMPLEX if self.is_complex else REAL
 
     @property
     def _ks(self) -> int:
-        return _KS // self.moduli.planes
+        return _KS // self.moduli.doubles
 
     @property
     def first_b(self) -> int:
@@ -186,7 +197,9 @@ class Passes:
     ) -> Source:
         parts = (f"prelude/dialect_{dialect}.h", f"residues/{name}.cl")
         text = "\n".join(read_source(part) for part in parts)
-        alone: dict[str, int | str] = {"PARTS": self.moduli.planes}
+        alone: dict[str, int | str] = {"PARTS": self.moduli.doubles}
+        if self.is_pair:
+            alone["PAIR"] = 1
         return Source(text, {**alone, **defines}, entry or name, unit=f"residues {VERSION}")
 
     @cached_property
@@ -247,7 +260,11 @@ class Passes:
             "LOW": _listed(low),
             "HIGH": _listed(high),
         }
-        if of.is_complex:
+        if of.is_pair:
+            words = [x for word in range(3) for half in of.words(word=word) for x in half]
+            del defines["LOW"], defines["HIGH"]
+            defines |= {"WORD_BITS": WORD_BITS, "NARROW": of.narrow, "POWERS": _listed(words)}
+        elif of.is_complex:
             low, high = of.words(times_root=True)
             defines |= {"LOW_J": _listed(low), "HIGH_J": _listed(high)}
         if certify:
@@ -261,7 +278,8 @@ class Passes:
         decision)``, and with a certificate ``(randoms, sums, totals_at)``.
         """
         of = self.moduli
-        weights = (x for count in of.counts for parts in of.weights(count) for x in parts)
+        parts = [of.parts(count) for count in of.counts]
+        weights = (x for count in of.counts for one in of.weights(count) for x in one)
         products = (x for count in of.counts for x in of.product_parts(count))
         defines: dict[str, int | str] = {
             "FIRST": of.first,
@@ -269,6 +287,9 @@ class Passes:
             "WEIGHTS": _listed(x.hex() for x in weights),
             "PRODUCTS": _listed(x.hex() for x in products),
         }
+        if of.is_pair:
+            defines["PARTS_OF_COUNTS"] = _listed(parts)
+            return self._source(dialect, "reconstruct_pair", defines, "reconstruct")
         if certify:
             defines["CERTIFY"] = 1
         return self._source(dialect, "reconstruct", defines)
@@ -306,16 +327,24 @@ class Passes:
         """The ratio of judge.cl up to which the least number of moduli is enough."""
         unit = 2.0 ** (1 + self.moduli.unit)
         parts = math.sqrt(2) if self.is_complex else 1  # errors of both parts together
-        return bound_in_roundings(self.k) * 2.0**-53 * unit * _LOW_ROUNDING / parts
+        return self.allowed * unit * _LOW_ROUNDING / parts
 
+    @property
+    def rounding(self) -> float:
+        """What rounding a result changes of it at most."""
+        return 3 * 2.0**-106 if self.is_pair else 2.0**-53
 
-def bound_in_roundings(k: int) -> float:
-    """Return up to how many roundings, 2^-53 |A| |B|, an element's error may be before its own.
+    @property
+    def allowed(self) -> float:
+        """What an element's error may be of |A| |B| before its own rounding.
 
-    Sums of k products in s chains have a bound of k / s + s - 1, whose least is 2 sqrt(k) - 1; one
-    is for the result's own rounding.
-    """
-    return 2 * math.sqrt(k) - 2
+        Sums of k doubles' products in s chains have a bound of k / s + s - 1 roundings, whose least
+        is 2 sqrt(k) - 1, the result's own one included.  Of pairs' sums, whose roundings' bound is
+        4 (k + 2) u^2, this is what they are measured to err: sqrt(k) u^2 / 2.
+        """
+        if self.is_pair:
+            return 2.0**-107 * math.sqrt(self.k)
+        return (2 * math.sqrt(self.k) - 2) * 2.0**-53
 
 
 def _flat(elements: int) -> Launch:

@@ -9,7 +9,8 @@
  *       v    DOWN threads, STEPS times
  *
  * Sides of op(A) are counted from `first_a` on, 0 of the whole of it, those of op(B) from `first_b`; `all`
- * together.  An element has PARTS doubles: 1, or 2 where it is complex.
+ * together.  An element has PARTS doubles: 1, or 2 where it is complex; PAIR, 2 or 4, a high and a low word
+ * for each.
  *
  *     decision | planes wanted | moduli | not finite | ratio | blocks done | a table, from word 8 on |
  *     report   | the same ...                                    | uncertified | seed, 2 words |
@@ -17,8 +18,15 @@
  * planes wanted: matrices of residues that are multiplied, 0 for the native kernel; ratio: judge.cl;
  * table: two ints for each plane, as the products of residues take them; uncertified, seed: certify.cl.
  *
- * Macros: PARTS, K_FAST_A, K_FAST_B.
+ * Macros: PARTS, K_FAST_A, K_FAST_B; PAIR where elements are double-double.
  */
+#ifdef PAIR
+#define WORDS 2
+#else
+#define WORDS 1
+#endif
+#define COMPONENTS (PARTS / WORDS)
+
 #define ACROSS (32 / PARTS)
 #define DOWN (8 * PARTS)
 #define STEPS (4 / PARTS)
@@ -40,10 +48,14 @@
 
 #ifdef __OPENCL_VERSION__
 #define TABLE __constant
+#define OF_TABLE __constant
+#define UNROLL_BY_FOUR
 #define UNROLL_MODULI /* compilers take long, and win nothing */
 #define ROUNDED_TO_LONG(x) convert_long_rte(x)
 #else
 #define TABLE static __constant__ const
+#define OF_TABLE
+#define UNROLL_BY_FOUR _Pragma("unroll 4")
 #define UNROLL_MODULI UNROLL /* so that numbers of tables are the instructions' own */
 #define ROUNDED_TO_LONG(x) __double2ll_rn(x)
 #endif

@@ -1,0 +1,76 @@
+"""Double-double products by residues: what serves them, what it says, and BLAS semantics."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.serve.split import serve_unproved
+
+DEVICE = "opencl"
+_exact = np.vectorize(lambda *words: sum(map(Fraction, words)), otypes=[object])
+
+
+def exact(x):
+    return _exact(x.hi, x.lo)
+
+
+def drawn(rng, rows, columns):
+    x = rng.standard_normal((2, rows, columns))
+    return tw.DoubleDouble(x[0], x[1] * 2.0**-56)
+
+
+def test_where_no_tensor_cores_are_known_the_kernel_serves():
+    rng = np.random.default_rng(0)
+    a, b, told = drawn(rng, 5, 6), drawn(rng, 6, 7), tw.Decision()
+    tw.gemm(a, b, report=told, device=DEVICE)
+    assert told.variant == "ieee"
+    assert "tensor cores" in told.reason
+
+
+@pytest.mark.parametrize(("trans", "accuracy"), [("NN", "ieee"), ("TC", "accurate")])
+def test_residues_serve_accurate_products(trans, accuracy):
+    rng = np.random.default_rng(1)
+    m, n, k = 35, 20, 100
+    a = drawn(rng, *((m, k) if trans[0] == "N" else (k, m)))
+    b = drawn(rng, *((k, n) if trans[1] == "N" else (n, k)))
+    c, told, third = drawn(rng, m, n), tw.Decision(), tw.DoubleDouble(1) / 3
+    x, y, old = (exact(v) for v in (a, b, c))
+    x, y = (v if t == "N" else v.T for v, t in zip((x, y), trans, strict=True))
+    right, size = exact(third) * x.dot(y) + old / 2, abs(x).dot(abs(y)) + abs(old)
+    with serve_unproved():
+        tw.gemm(
+            a, b, c, alpha=third, beta=0.5, trans_a=trans[0], trans_b=trans[1], accuracy=accuracy,
+            report=told, device=DEVICE,
+        )  # fmt: skip
+    found = told.as_dict()
+    assert (found["variant"], found["moduli"], found["k"]) == ("residues", 29, k)
+    assert found["error_bound"] < 2.0**-103
+    assert "allowed" in told.explain()
+    assert np.max(abs(exact(c) - right) / size) < 2.0**-104
+
+
+def test_fast_complex_and_half_products_have_kernels_of_their_own():
+    rng = np.random.default_rng(2)
+    a, b, told = drawn(rng, 8, 9), drawn(rng, 9, 8), tw.Decision()
+    with serve_unproved():
+        tw.gemm(a, b, accuracy="fast", report=told, device=DEVICE)
+        assert told.variant == "ieee"
+        tw.gemm(a * 1j, b * 1j, report=told, device=DEVICE)
+        assert told.variant == "ieee"
+        half = tw.syrk(a, device=DEVICE)
+    assert np.max(abs(exact(half) - exact(a).dot(exact(a).T))[np.tril_indices(8)]) < 2.0**-100
+
+
+def test_what_is_not_finite_reaches_its_row_alone():
+    rng = np.random.default_rng(3)
+    a, b, told = drawn(rng, 8, 90), drawn(rng, 90, 5), tw.Decision()
+    a[3, 4] = np.inf
+    with serve_unproved():
+        c = tw.gemm(a, b, report=told, device=DEVICE)
+    assert told.variant == "ieee"
+    assert not np.isfinite(c.hi[3]).any()
+    assert np.isfinite(np.delete(c.hi, 3, 0)).all()
