@@ -53,13 +53,31 @@ def test_residues_serve_accurate_products(trans, accuracy):
     assert np.max(abs(exact(c) - right) / size) < 2.0**-104
 
 
-def test_fast_complex_and_half_products_have_kernels_of_their_own():
+def test_complex_products_and_tiles_of_little_workspace():
+    rng = np.random.default_rng(4)
+    a, b, told = (
+        drawn(rng, 30, 60) + 1j * drawn(rng, 30, 60),
+        drawn(rng, 60, 20) * (1 - 2j),
+        tw.Decision(),
+    )
+    with serve_unproved():
+        c = tw.gemm(a, b, report=told, device=DEVICE)
+        assert told.variant == "residues"
+        little = tw.gemm(a, b, accuracy="accurate", max_workspace=10, report=told, device=DEVICE)
+    assert told.variant == "ieee"
+    assert "workspace" in told.reason
+    (ar, ai), (br, bi) = ((exact(x.real), exact(x.imag)) for x in (a, b))
+    right = ar.dot(br) - ai.dot(bi), ar.dot(bi) + ai.dot(br)
+    for got in (c, little):
+        for part, one in zip((got.real, got.imag), right, strict=True):
+            assert np.max(abs(exact(part) - one)) < 2.0**-96
+
+
+def test_fast_and_half_products_have_kernels_of_their_own():
     rng = np.random.default_rng(2)
     a, b, told = drawn(rng, 8, 9), drawn(rng, 9, 8), tw.Decision()
     with serve_unproved():
         tw.gemm(a, b, accuracy="fast", report=told, device=DEVICE)
-        assert told.variant == "ieee"
-        tw.gemm(a * 1j, b * 1j, report=told, device=DEVICE)
         assert told.variant == "ieee"
         half = tw.syrk(a, device=DEVICE)
     assert np.max(abs(exact(half) - exact(a).dot(exact(a).T))[np.tril_indices(8)]) < 2.0**-100
