@@ -23,11 +23,6 @@
 
 /* ---- The other BLAS ------------------------------------------------------------------------ */
 
-typedef struct {
-    const char *name;
-    void *found;
-} wanted;
-
 static int64_t cores, least_work;
 
 static int is_ours(void *function)
@@ -36,38 +31,58 @@ static int is_ours(void *function)
     return dladdr(function, &theirs) && dladdr(&cores, &ours) && theirs.dli_fbase == ours.dli_fbase;
 }
 
-/* Look in a library that is loaded, and those that it needs. */
-static void look(const char *path, wanted *it)
+/* Look in a library that is loaded, and those that it needs; null where they have no such name. */
+static void *look(const char *path, const char *name)
 {
     void *const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    void *const found = library == NULL ? NULL : dlsym(library, it->name);
-    if (found != NULL && !is_ours(found))
-        it->found = found;
+    void *const found = library == NULL ? NULL : dlsym(library, name);
+    return found != NULL && !is_ours(found) ? found : NULL;
 }
 
-static int look_at(struct dl_phdr_info *library, size_t size, void *it)
+enum { MOST_LIBRARIES = 1024 };
+typedef struct {
+    char *paths[MOST_LIBRARIES];
+    int count;
+} loaded;
+
+/* Their names alone: nothing else may be opened meanwhile. */
+static int note_library(struct dl_phdr_info *library, size_t size, void *to)
 {
+    loaded *const all = to;
     (void)size;
-    if (library->dlpi_name != NULL && *library->dlpi_name)
-        look(library->dlpi_name, it);
-    return ((wanted *)it)->found != NULL;
+    if (library->dlpi_name != NULL && *library->dlpi_name && all->count < MOST_LIBRARIES)
+        all->paths[all->count++] = strdup(library->dlpi_name);
+    return 0;
+}
+
+static void *look_everywhere(const char *name)
+{
+    loaded all = {.count = 0};
+    void *found = NULL;
+    dl_iterate_phdr(note_library, &all);
+    for (int i = 0; i < all.count; ++i) {
+        if (found == NULL && all.paths[i] != NULL)
+            found = look(all.paths[i], name);
+        free(all.paths[i]);
+    }
+    return found;
 }
 
 /* The function that would have answered a caller: the next that all see, that of the caller's own
  * libraries (Python's modules have theirs), or any that is loaded. */
 static void *find(const char *name, void *caller)
 {
-    wanted it = {name, dlsym(RTLD_NEXT, name)};
     Dl_info by;
-    if (it.found == NULL && dladdr(caller, &by) != 0)
-        look(by.dli_fname, &it);
-    if (it.found == NULL)
-        dl_iterate_phdr(look_at, &it);
-    if (it.found == NULL) {
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL && dladdr(caller, &by) != 0)
+        found = look(by.dli_fname, name);
+    if (found == NULL)
+        found = look_everywhere(name);
+    if (found == NULL) {
         fprintf(stderr, "tilewright: no other BLAS here has %s\n", name);
         abort();
     }
-    return it.found;
+    return found;
 }
 
 static void *other(_Atomic(void *) *known, const char *name, void *caller)
