@@ -1,9 +1,9 @@
 """BLAS's calls with NumPy's matrices, computed on the device, beside the host's BLAS on all cores.
 
 Ours are calls of the library that ``tilewright run`` preloads, every one of them served there; the
-peer is ``numpy.matmul``.  Memory is pageable on both sides; calls are taken in turns, the median of
-each counts.  From these rows come the rates by which the library decides whom it serves
-(``tilewright_blas.c``).
+peer is ``numpy.matmul``.  Memory is pageable on both sides; batches of calls are taken in turns,
+the median call of each counts.  From these rows come the rates by which the library decides whom it
+serves (``tilewright_blas.c``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ __all__ = ["BENCHMARK"]
 
 _ROW_MAJOR, _AS_IT_IS = 101, 111  # of cblas.h
 
-# A shape is measured for so long, and so often at least.
-_SECONDS, _TURNS = 0.3, 3
+# Batches of each, their seconds, and those before each: threads of OpenBLAS wait actively for work
+# for 2^26 cycles, and would take the cores from what copies.
+_ROUNDS, _BATCH, _REST = 3, 0.03, 0.05
 
 
 class BlasCalls(Benchmark):
@@ -118,16 +119,19 @@ def _call(library: ctypes.CDLL, letter: str, a: Any, b: Any, c: Any) -> Callable
 
 
 def _in_turns(*calls: Callable[[], Any]) -> list[float]:
-    """Return the median milliseconds of calls, in turns; the first of each does not count."""
+    """Return the median milliseconds of calls, of batches in turns."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
-    ends = time.perf_counter() + _SECONDS
-    while len(times[0]) < _TURNS or time.perf_counter() < ends:
+    for _ in range(_ROUNDS):
         for call, mine in zip(calls, times, strict=True):
-            began = time.perf_counter()
-            call()
-            mine.append((time.perf_counter() - began) * 1e3)
+            time.sleep(_REST)
+            ends = began = time.perf_counter()
+            while ends < began + _BATCH:
+                first = ends
+                call()
+                ends = time.perf_counter()
+                mine.append((ends - first) * 1e3)
     return [statistics.median(mine) for mine in times]
 
 

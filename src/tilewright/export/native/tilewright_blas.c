@@ -99,7 +99,7 @@ static void *other(_Atomic(void *) *known, const char *name, void *caller)
 
 /* What a core multiplies and adds in single and double precision, what a call takes that copies
  * nothing, and the rate of copies of pageable memory: `tilewright bench blas-calls`. */
-static const double CORE_FLOPS[] = {80e9, 40e9}, BEGIN_S = 200e-6, BYTES_PER_S = 20e9;
+static const double CORE_FLOPS[] = {80e9, 40e9}, BEGIN_S = 200e-6, BYTES_PER_S = 16e9;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -116,7 +116,7 @@ static int pays(const tilewright_host_product *it)
         return m * n * k >= (double)least_work;
     const double flops = 2 * m * n * k * (it->letter > 1 ? 4 : 1);
     const double bytes =
-        (m * k + k * n + 2 * m * n) * (double)tilewright_element_bytes((uint32_t)it->letter);
+        (m * k + k * n + m * n) * (double)tilewright_element_bytes((uint32_t)it->letter);
     return flops / ((double)cores * CORE_FLOPS[it->letter & 1]) > BEGIN_S + bytes / BYTES_PER_S;
 }
 
