@@ -92,6 +92,13 @@ def by_numpy(sides: tuple[int, int, int], seed: int = 0, kinds: str = "sdcz") ->
     return wrong
 
 
+def large() -> list[str]:
+    """Multiply what takes longer than to copy it."""
+    x = np.ones((3000, 3000), "f4")
+    np.matmul(x, x)
+    return []
+
+
 def in_threads() -> list[str]:
     wrong: list[str] = []
 
@@ -128,6 +135,6 @@ def wrong_argument() -> list[str]:
 PARTS = {
     "names": by_name, "numpy": lambda: by_numpy((7, 5, 9)) + by_numpy((33, 1, 20)),
     "cut": lambda: by_numpy((300, 90, 530), kinds="sd") + by_numpy((90, 300, 260), kinds="z"),
-    "threads": in_threads, "fork": in_a_fork, "wrong": wrong_argument,
+    "large": large, "threads": in_threads, "fork": in_a_fork, "wrong": wrong_argument,
 }  # fmt: skip
 print(json.dumps(PARTS[sys.argv[1]]()))
