@@ -23,8 +23,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from tilewright.precision import precision
-from tilewright.serve.accuracy import INVARIANT, with_accuracy
+from tilewright.serve.accuracy import INVARIANT, by_precision
 from tilewright.serve.gemm import gemm
 
 __all__ = ["matmul"]
@@ -86,13 +85,8 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
         if batch_invariant:
             self._accuracies = dict.fromkeys((*_LETTERS, *_SHORT), INVARIANT)
             return
-        wanted = accuracy or "fp32"
-        known = {dtype: _knows(letter, wanted) for dtype, letter in _LETTERS.items()}
-        if not any(known.values()):
-            with_accuracy(precision("s"), wanted)  # raises
-        self._accuracies = {
-            dtype: wanted if is_known else "ieee" for dtype, is_known in known.items()
-        }
+        of = by_precision(accuracy or "fp32")
+        self._accuracies = {dtype: of[letter] for dtype, letter in _LETTERS.items()}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -106,15 +100,6 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
         if func is torch.Tensor.unflatten:  # which torch.compile does not trace from here
             func = torch.unflatten
         return func(*args, **(kwargs or {}))
-
-
-def _knows(letter: str, accuracy: str) -> bool:
-    """Whether a precision has an accuracy of a name."""
-    try:
-        with_accuracy(precision(letter), accuracy)
-    except ValueError:
-        return False
-    return True
 
 
 # -- PyTorch's functions: what is served of them; None of the others -------------------------------

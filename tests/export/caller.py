@@ -36,7 +36,7 @@ class Launch(ctypes.Structure):
         ("shared_bytes", ctypes.c_uint),
         ("early", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
-        ("arguments", ctypes.c_uint64 * 16),
+        ("arguments", ctypes.c_uint64 * 19),
         ("maps", Map * 2),
         ("workspace", ctypes.c_uint64),
     )
@@ -84,6 +84,8 @@ class Caller:
         self.library.tw_choose.argtypes = [ctypes.c_char, *GEMM[:6]]
         self.library.tw_strerror.restype = ctypes.c_char_p
         self.library.tw_gemm.argtypes = [ctypes.c_char, *GEMM]
+        batched = [ctypes.c_char, *GEMM, *[ctypes.c_int64] * 4]
+        self.library.tw_gemm_strided_batched.argtypes = batched
         for letter in "sdcz":
             getattr(self.library, f"tw_{letter}gemm").argtypes = GEMM
 
@@ -104,6 +106,19 @@ class Caller:
         copies = [one for one in found if one["symbol"] == "realign"]
         first, second, *_ = (*found[len(copies) :], None, None)
         return {"status": status, "copies": copies, "launch": first, "second": second}
+
+    def batch(self, letter, *call):
+        """Call tw_gemm_strided_batched; answer its status and the last launches."""
+        order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream, *steps = call
+        before = self.counter("fake_launches")
+        status = self.library.tw_gemm_strided_batched(
+            letter.encode(), order, ta.encode(), tb.encode(), m, n, k, scalar(letter, alpha),
+            a, lda, b, ldb, scalar(letter, beta), c, ldc, stream, *steps,
+        )  # fmt: skip
+        after = self.counter("fake_launches")
+        launches = (Launch * KEPT).in_dll(self.fake, "fake_kept")
+        numbers = range(max(before, after - KEPT), after)
+        return {"status": status, "launches": [plain(launches[x % KEPT]) for x in numbers]}
 
     def counter(self, name):
         return ctypes.c_int.in_dll(self.fake, name).value

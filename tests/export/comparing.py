@@ -109,7 +109,7 @@ def compare(exported, gpu, call, stream, said):
     assert said["status"] == 0, call
     launch, names = said["launch"], [one["name"] for one in said["copies"]]
     pool = check_copies(exported, said["copies"], copies, launch, stream)
-    assert launch["arguments"] == bits(arguments[:16], pool)
+    assert launch["arguments"][:16] == bits(arguments[:16], pool)
     assert launch["stream"] == stream
     if call[6] == 0 or complex(*call[7]) == 0:
         assert launch["maps"][0]["rank"] == 0
@@ -134,6 +134,44 @@ def compare(exported, gpu, call, stream, said):
     return names
 
 
+def compare_batch(exported, gpu, call, steps, stream, said):
+    """Compare a batch's launches with those of `gemm`; return whether one computes all products."""
+    letter, order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = call
+    step_a, step_b, step_c, count = steps
+    of = PRECISIONS[letter]
+    # Where later products are not aligned, none is.
+    a, b = (
+        at + of.element_bytes * (at % 16 == 0 and step * of.element_bytes % 16 > 0)
+        for at, step in ((a, step_a), (b, step_b))
+    )
+    placed = tuple((Operand(at, 0, ld), order == ROWS) for at, ld in ((a, lda), (b, ldb), (c, ldc)))
+    ops = Trans.parse(ta), Trans.parse(tb)
+    request = Request(of, m, n, k, complex(*alpha), complex(*beta), *ops, None, None, None)
+    problem, made, exchanged = column_major_call(request, placed)
+    sides = (step_b, step_a) if exchanged else (step_a, step_b)
+    repeat = count, *sides, step_c
+    laid = lay_out(gpu, problem, made, "", Space(), repeats=(repeat,))
+    assert said["status"] == 0
+    found = said["launches"]
+    if laid.repeats:
+        kernel, planned, arguments = laid.steps[-1]
+        check_code(exported, found[-1], kernel, planned.on(gpu.spec.multiprocessors))
+        assert found[-1]["arguments"][13] == c + (count - 1) * step_c * of.element_bytes
+        return False
+    assert len(found) == len(laid.steps)
+    for one, (kernel, planned, arguments) in zip(found, laid.steps, strict=True):
+        check_code(exported, one, kernel, planned)
+        numbers = bits(arguments[:19], 0)
+        # Offsets are in the addresses there.
+        for at in (5, 8, 13):
+            first = one["arguments"][at] - numbers[at] - numbers[at + 1] * of.element_bytes
+            assert first in (0, -of.element_bytes), "laid out as not aligned"
+            one["arguments"][at : at + 2] = numbers[at : at + 2]
+        assert one["arguments"] == numbers
+        assert numbers[16:] == list(repeat[1:])
+    return True
+
+
 def check_code(exported, launch, kernel, wanted):
     """Compare a launch's machine code and grid with a kernel of Python's."""
     code = exported.kernels.codes[launch["name"]].code
@@ -145,7 +183,7 @@ def check_code(exported, launch, kernel, wanted):
         assert code.digest == handle.digest
         assert launch["shared_bytes"] == handle.shared_bytes
     assert launch["symbol"] == code.symbol
-    assert launch["grid"] == [*wanted.grid, 1]
+    assert launch["grid"] == [*wanted.grid, wanted.batch]
     assert launch["block"] == [*wanted.block, 1]
     assert not launch["early"]
 

@@ -31,6 +31,8 @@ from tilewright.portfolio import Copying, find, reload
 from tilewright.portfolio.find import VARIABLE
 
 KEY = "sm_90a-a-gpu-of-tests"
+# cuBLAS of tests has both's functions.
+LIBRARIES = "libcublas.so.13", "libcublasLt.so.13"
 # As fake_cuda.c has it.
 SPEC = replace(
     architecture_spec("sm_90a"), name=DEVICE, multiprocessors=MULTIPROCESSORS,
@@ -130,17 +132,10 @@ def preloaded(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> P
         (folder / name).write_bytes(text)
     sources = [*folder.glob("*.c"), *sorted(exported.sources.glob("*.c"))]
     link(sources, folder / "ours.so", *WARNINGS, "-shared", f"-I{exported.sources}")
-    fake = folder / "libcublas.so.13"
     # -Bsymbolic: what cuBLAS calls of its own is not the preloaded library's.
     flags = ("-std=c11", "-O1", "-shared", "-fPIC", "-DWORKSPACE=0", "-Wl,-Bsymbolic")
-    run(
-        COMPILER,
-        *flags,
-        Path(__file__).with_name("fake_cublas.c"),
-        "-o",
-        fake,
-        "-Wl,-soname,libcublas.so.13",
-        "-lm",
-    )
+    source = Path(__file__).with_name("fake_cublas.c")
+    for name in LIBRARIES:
+        run(COMPILER, *flags, source, "-o", folder / name, f"-Wl,-soname,{name}", "-lm")
     build_fake(folder)
     return folder

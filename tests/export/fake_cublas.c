@@ -5,6 +5,7 @@
 #include <complex.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 static int modes[2]; /* math, pointers */
 
@@ -74,6 +75,67 @@ GEMM(cublasSgemm_v2_64, int64_t, float, ITSELF)
 GEMM(cublasDgemm_v2_64, int64_t, double, ITSELF)
 GEMM(cublasCgemm_v2_64, int64_t, float complex, conjf)
 GEMM(cublasZgemm_v2_64, int64_t, double complex, conj)
+
+#define STRIDED(name, single, integer, type)                                                       \
+    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const type *alpha,     \
+             const type *a, integer lda, long long step_a, const type *b, integer ldb,             \
+             long long step_b, const type *beta, type *c, integer ldc, long long step_c,           \
+             integer batch)                                                                        \
+    {                                                                                              \
+        for (integer i = 0; i < batch; ++i)                                                        \
+            single(handle, ta, tb, m, n, k, alpha, a + i * step_a, lda, b + i * step_b, ldb, beta, \
+                   c + i * step_c, ldc);                                                           \
+        return handle == NULL;                                                                     \
+    }
+
+STRIDED(cublasSgemmStridedBatched, cublasSgemm_v2, int, float)
+STRIDED(cublasDgemmStridedBatched_64, cublasDgemm_v2_64, int64_t, double)
+STRIDED(cublasCgemmStridedBatched_64, cublasCgemm_v2_64, int64_t, float complex)
+
+/* Of float32 alone. */
+int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int m, int n, int k,
+                               const void *alpha, const void *a, int type_a, int lda,
+                               long long step_a, const void *b, int type_b, int ldb,
+                               long long step_b, const void *beta, void *c, int type_c, int ldc,
+                               long long step_c, int batch, int compute, int algorithm)
+{
+    if (type_a || type_b || type_c || !compute || !algorithm)
+        return 15;
+    return cublasSgemmStridedBatched(handle, ta, tb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b,
+                                     beta, c, ldc, step_c, batch);
+}
+
+/* Descriptors are 64-bit numbers by attribute: of a product, operations are 3 and 4; of a matrix,
+ * rows, columns and ld are 2, 3 and 4. */
+static int get(const int64_t *of, int which, void *value, size_t bytes)
+{
+    memcpy(value, &of[which], bytes);
+    return 0;
+}
+
+int cublasLtMatmulDescGetAttribute(const int64_t *of, int which, void *value, size_t bytes,
+                                   size_t *written)
+{
+    return get(of, which, value, bytes) || written != NULL;
+}
+
+int cublasLtMatrixLayoutGetAttribute(const int64_t *of, int which, void *value, size_t bytes,
+                                     size_t *written)
+{
+    return get(of, which, value, bytes) || written != NULL;
+}
+
+int cublasLtMatmul(void *handle, const int64_t *how, const void *alpha, const void *a,
+                   const int64_t *of_a, const void *b, const int64_t *of_b, const void *beta,
+                   const void *c, const int64_t *of_c, void *d, const int64_t *of_d,
+                   const void *algorithm, void *workspace, size_t bytes, void *stream)
+{
+    const int64_t k = how[3] ? of_a[2] : of_a[3];
+    if (c != d || of_c[4] != of_d[4] || algorithm || workspace || bytes || stream)
+        return 15;
+    return cublasSgemm_v2_64(handle, (int)how[3], (int)how[4], of_d[2], of_d[3], k, alpha, a, of_a[4],
+                             b, of_b[4], beta, d, of_d[4]);
+}
 
 /* Of float32 alone. */
 int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,

@@ -3,7 +3,8 @@
  * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  Images
  * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
  * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
- * what to compute stands in the name, tw_sgemm_nt_... or tw_realign_4_transposed.
+ * what to compute stands in the name, tw_sgemm_nt_... or tw_realign_4_transposed; of a kernel for
+ * batches, ..._batched, the steps are remembered as well.
  *
  * Functions that tests make themselves, and whatever is done with memory while `fake_logs` is set,
  * are only written down, in order: see `event`.
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 8 };
+enum { ARGUMENTS = 16, STEPS = 3, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 8 };
 
 /* What cuTensorMapEncodeTiled is told. */
 typedef struct {
@@ -27,7 +28,7 @@ typedef struct {
     char name[NAME], symbol[NAME];
     unsigned grid[3], block[3], shared_bytes, early;
     void *stream;
-    uint64_t arguments[ARGUMENTS]; /* as many low bytes as the kernel reads */
+    uint64_t arguments[ARGUMENTS + STEPS]; /* as many low bytes as the kernel reads */
     map maps[MAPS];
     uint64_t workspace;
 } launch;
@@ -324,7 +325,8 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
     const int is_copy = strcmp(now.symbol, "realign") == 0;
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
-    for (int i = 0; i < (is_copy ? OF_COPY : ARGUMENTS); ++i) {
+    const int many = strstr(now.name, "_batched") == NULL ? ARGUMENTS : ARGUMENTS + STEPS;
+    for (int i = 0; i < (is_copy ? OF_COPY : many); ++i) {
         const int is_real = !is_copy && (i == 3 || i == 4 || i == 11 || i == 12);
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
     }

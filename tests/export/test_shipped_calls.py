@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
+import numpy as np
 import pytest
 
 from tests.export.building import Caller, build_fake, build_library, named, needs_c, written
-from tests.export.comparing import PretendedGPU, compare
+from tests.export.calling import COLUMNS, ROWS, A, B, C
+from tests.export.comparing import PretendedGPU, compare, compare_batch
 from tests.export.conftest import Exported
 from tests.export.test_calls import large_calls
 from tilewright.export import collect, find_target, kernel_set, variants_of
 from tilewright.portfolio.find import shipped_for
+from tilewright.precision import PRECISIONS
 
 pytestmark = needs_c
 
@@ -45,6 +49,71 @@ def test_every_call_launches_what_gemm_launches(shipped):
         said = exported.call("gemm", *call, 7)
         copied |= {(call[0], name) for name in compare(exported, gpu, call, 7, said)}
     assert {letter for letter, _ in copied} == {"s", "c"}, "where copies were timed"
+
+
+def batches(count: int) -> Iterator[tuple]:
+    """Yield calls with the steps of their batches, none of which is one product."""
+    rng = np.random.default_rng(1)
+    for _ in range(count):
+        letter, order = str(rng.choice(list(LETTERS))), int(rng.choice([ROWS, COLUMNS]))
+        ta, tb = (str(x) for x in rng.choice(list("NNTTC"), 2))
+        m, n, k = (int(x) for x in np.exp(rng.uniform(0, 6, 3)))
+        if rng.random() < 0.5:
+            m, n, k = (-(-x // 16) * 16 for x in (m, n, k))
+        pad = int(rng.choice([0, 1, 4]))
+        lds, steps = [], []
+        for rows, columns, op in ((m, k, ta), (k, n, tb), (m, n, "N")):
+            stored = (rows, columns) if op == "N" else (columns, rows)
+            inner, outer = stored[::-1] if order == ROWS else stored
+            lds.append(inner + pad)
+            steps.append(lds[-1] * outer + int(rng.choice([4, 16])))
+        if rng.random() < 0.3:
+            steps[int(rng.integers(2))] = 0
+        many = int(rng.choice([2, 3, 50, 70000]))
+        one = PRECISIONS[letter].element_bytes
+        yield (
+            letter, order, ta, tb, m, n, k, (1.0, 0.0), A + one * int(rng.integers(2)), lds[0],
+            B, lds[1], (0.5, 0.0), C, lds[2],
+        ), (*steps, many)  # fmt: skip
+
+
+def test_every_batch_launches_what_gemm_launches(shipped):
+    exported, gpu = shipped
+    together = set()
+    for call, steps in batches(200):
+        if steps[-1] > 50 and call[4] * call[5] > 64:
+            continue  # a launch a product
+        said = exported.call("batch", *call, 7, *steps)
+        together.add((call[0], compare_batch(exported, gpu, call, steps, 7, said)))
+    assert together >= {*product(LETTERS, (True,)), ("c", False)}, "conjugates have no such kernels"
+
+
+@pytest.mark.parametrize("order", [ROWS, COLUMNS])
+def test_a_batch_that_continues_is_one_product(shipped, order):
+    """One operand is the same in all of it."""
+    exported, _ = shipped
+    m, n, k, many = (96, 64, 48, 5) if order == COLUMNS else (64, 96, 48, 5)
+    lds = (m, k, m) if order == COLUMNS else (k, n, n)
+    steps = (0, k * n, m * n) if order == COLUMNS else (m * k, 0, m * n)
+    head, tail = ("s", order, "N", "N"), (k, (1, 0), A, lds[0], B, lds[1], (0, 0), C, lds[2], 7)
+    [found] = exported.call("batch", *head, m, n, *tail, *steps, many)["launches"]
+    whole = (m, many * n) if order == COLUMNS else (many * m, n)
+    assert found == exported.call("gemm", *head, *whole, *tail)["launch"]
+
+
+def test_batches_that_are_wrong_are_refused(shipped):
+    exported, _ = shipped
+    call = ("s", COLUMNS, "N", "N", 8, 8, 8, (1, 0), A, 8, B, 8, (0, 0), C, 8, 7)
+    for steps, status in (
+        ((-1, 64, 64, 2), -16), ((64, -1, 64, 2), -17), ((64, 64, -1, 2), -18),
+        ((64, 64, 63, 2), -18), ((64, 64, 64, -1), -19),
+        ((64, 64, 64, 0), 0), ((1 << 61, 64, 64, 9), 5),
+    ):  # fmt: skip
+        assert exported.call("batch", *call, *steps)["status"] == status, steps
+    near = ("s", COLUMNS, "N", "N", 8, 8, 8, (1, 0), A, 8, B, 8, (0, 0), A + 512, 8, 7)
+    assert exported.call("batch", *near, 64, 64, 64, 2)["status"] == 0
+    assert exported.call("batch", *near, 64, 64, 64, 3)["status"] == -13
+    assert "argument 18" in exported.call("strerror", -18)
 
 
 def test_what_copies_operands_is_machine_code_of_the_package(shipped):

@@ -7,7 +7,8 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ __all__ = ["command", "read_log", "summary"]
 
 # tilewright_log.c, tilewright_cublas.c
 _LOG, _COMPARE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"
+_ACCURACY, _PLANS = "TILEWRIGHT_CUBLAS_ACCURACY", "TILEWRIGHT_CUBLAS_PLANS"  # tilewright_plans.c
 
 _NAMES = {"cublas": "cuBLAS", "blas": "BLAS"}
 
@@ -39,21 +41,35 @@ def command(
             "--compare", help="Let cuBLAS compute what is served, too, and say how long both took."
         ),
     ] = False,
+    accuracy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accuracy",
+            help="fp32: float32 and complex64 as accurate, by tensor cores; fp64: float64 and"
+            " complex128; may be repeated.",
+        ),
+    ] = None,
     device: DeviceOption = None,
 ) -> None:
     """Run a program with cuBLAS's and BLAS's GEMMs of float32 to complex128 served here.
 
     Without a program, print the library for LD_PRELOAD.
     """
+    from tilewright.export.plans import ACCURACIES
     from tilewright.export.preload import preloaded_library
 
+    wanted = accuracy or []
+    for name in wanted:
+        if name not in ACCURACIES:
+            raise ValueError(f"accuracy={name!r} is unknown; use {' or '.join(ACCURACIES)}")
     library = preloaded_library(device)
     if not program:
         say(str(library))
         return
     preloaded = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
     environment = {**os.environ, "LD_PRELOAD": preloaded}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _planned(device, wanted, Path(folder)) as more:
+        environment |= more
         if calls or compare:
             environment[_LOG] = folder
         if compare:
@@ -64,6 +80,19 @@ def command(
     if ended.returncode:  # a signal as shells have it
         code = ended.returncode
         raise typer.Exit(code if code > 0 else 128 - code)
+
+
+@contextmanager
+def _planned(device: str | None, wanted: list[str], folder: Path) -> Iterator[dict[str, str]]:
+    """Lay plans of other accuracies out meanwhile; yield what tells the library where."""
+    if not wanted:
+        yield {}
+        return
+    from tilewright.export import find_target
+    from tilewright.export.plans import Planner, serving
+
+    with serving(Planner(find_target(device), folder), folder / "plans"):
+        yield {_ACCURACY: ",".join(wanted), _PLANS: str(folder / "plans")}
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -120,17 +149,11 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
             for name in ("ours_ms", "theirs_ms")
         ]
         size = " x ".join(map(str, row["size"]))
-        served = "yes" if row["served"] else "no"
-        lines.append(
-            (
-                _NAMES[row["library"]],
-                row["precision"],
-                row["trans"],
-                size,
-                row["calls"],
-                served,
-                *times,
-            )
-        )
+        size += f", {row['batch']} of them" if row["batch"] != 1 else ""
+        served = "no"
+        if row["served"]:
+            served = row["kernel"] if row["kernel"] in ("fp32", "fp64") else "yes"
+        about = _NAMES[row["library"]], row["precision"], row["trans"]
+        lines.append((*about, size, row["calls"], served, *times))
     emit_lines(heads, lines)
     say(summary(rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 
 from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, Rows
@@ -99,16 +99,17 @@ def _octal(letter: str) -> str:
 def _images(kernels: KernelSet) -> Iterator[tuple[str, str]]:
     """Yield names, of variants and of what copies operands, and files with machine code."""
     for variant, rows in kernels.rows.items():
-        names = _code_names(rows)
+        names = _code_names(rows, kernels.batched.get(variant, Rows(())))
         yield str(variant), _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, names)))
     copying = dict.fromkeys(name for one in kernels.copies.values() for name in one.codes)
     if copying:
         yield "copies", _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, copying)))
 
 
-def _code_names(rows: Rows) -> list[str]:
+def _code_names(*tables: Rows) -> list[str]:
     """Return the names of a variant's machine code, each once."""
-    return list(dict.fromkeys(name for one in rows.every for name in one.codes.values()))
+    every = (one for rows in tables for one in rows.every)
+    return list(dict.fromkeys(name for one in every for name in one.codes.values()))
 
 
 def _image(code: ExportedCode) -> str:
@@ -152,10 +153,13 @@ def _tables(kernels: KernelSet) -> Iterator[str]:
     yield "};\n"
     yield from _devices(kernels)
     index = {name: place for place, name in enumerate(kernels.codes)}
-    for variant, rows in kernels.rows.items():
-        yield from _rows(kernels, variant, rows, index)
+    batched = {f"{variant}_batched": rows for variant, rows in kernels.batched.items()}
+    for name, rows in ({str(x): rows for x, rows in kernels.rows.items()} | batched).items():
+        yield from _rows(kernels, name, rows, index)
     yield from _copies(kernels, index)
-    yield from _cells(kernels)
+    yield f'_Static_assert(TILEWRIGHT_TERMS == {len(TERMS)}, "as many costs as terms");\n'
+    yield from _cells("tilewright_rows_of", "", kernels.rows)
+    yield from _cells("tilewright_batched_of", "_batched", kernels.batched)
 
 
 def _copies(kernels: KernelSet, index: dict[str, int]) -> Iterator[str]:
@@ -183,8 +187,10 @@ def _devices(kernels: KernelSet) -> Iterator[str]:
     yield "};\n"
 
 
-def _rows(kernels: KernelSet, variant: Variant, rows: Rows, index: dict[str, int]) -> Iterator[str]:
-    """Yield the arrays of a variant."""
+def _rows(kernels: KernelSet, variant: str, rows: Rows, index: dict[str, int]) -> Iterator[str]:
+    """Yield the arrays of a variant; an array has an entry at least."""
+    if not rows.every:
+        return
     devices = {device: place for place, device in enumerate(kernels.devices)}
     for place, one in enumerate(rows.every):
         if one.costs:
@@ -253,21 +259,22 @@ def _double(value: float) -> str:
     return "1.0 / 0.0" if value == float("inf") else float(value).hex()
 
 
-def _cells(kernels: KernelSet) -> Iterator[str]:
-    """Yield the lines of the table of variants; what was not exported has no row."""
-    yield f'_Static_assert(TILEWRIGHT_TERMS == {len(TERMS)}, "as many costs as terms");\n'
-    yield "const tilewright_rows"
-    yield "    tilewright_rows_of[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES]"
-    yield "                      [TILEWRIGHT_TRANSPOSES] = {"
+def _cells(name: str, suffix: str, of: Mapping[Variant, Rows]) -> Iterator[str]:
+    """Yield the lines of a table of variants; what was not exported has no row."""
+    sides = "[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES][TILEWRIGHT_TRANSPOSES]"
+    yield f"const tilewright_rows {name}{sides} = {{"
     for place, letter in enumerate(LETTERS):
         for trans_a, trans_b in transposes_of(PRECISIONS[letter]):
             variant = Variant(PRECISIONS[letter], trans_a, trans_b)
-            if variant not in kernels.rows:
+            rows = of.get(variant)
+            if rows is None or not rows.every:
                 continue
-            rows = kernels.rows[variant]
             a, b = _OPERATIONS.index(trans_a), _OPERATIONS.index(trans_b)
             timed = int(any(one.costs for one in rows.kernels))
             count = len(rows.kernels)
-            last = f"&{variant}[{count}]" if rows.fallback is not None else "NULL"
-            yield f"    [{place}][{a}][{b}] = {{{variant}, {count}, {timed}, {last}}},"
+            table = f"{variant}{suffix}"
+            last = f"&{table}[{count}]" if rows.fallback is not None else "NULL"
+            yield f"    [{place}][{a}][{b}] = {{{table}, {count}, {timed}, {last}}},"
+    if not any(rows.every for rows in of.values()):
+        yield "    {{{NULL, 0, 0, NULL}}},"
     yield "};"

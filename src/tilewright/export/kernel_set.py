@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
@@ -132,17 +132,21 @@ class KernelSet:
         Kernels by variant.
     copies : Mapping
         By a precision's letter, where operands may be copied.
+    batched : Mapping
+        Kernels that compute a batch in one launch, by variant.
     """
 
     target: Target
     codes: Mapping[str, ExportedCode]
     rows: Mapping[Variant, Rows]
     copies: Mapping[str, Copies]
+    batched: Mapping[Variant, Rows] = field(default_factory=dict)
 
     @property
     def kernels(self) -> Mapping[str, ExportedKernel]:
         """Every kernel by name."""
-        return {one.name: one for rows in self.rows.values() for one in rows.every}
+        tables = *self.rows.values(), *self.batched.values()
+        return {one.name: one for rows in tables for one in rows.every}
 
     @property
     def devices(self) -> list[tuple[str, int]]:
@@ -197,6 +201,7 @@ def collect(
     rows: dict[Variant, Rows] = {}
     wanted: dict[str, _Wanted] = {}
     copies: dict[str, Copies] = {}
+    batched: dict[Variant, Rows] = {}
     for variant in variants:
         of = variant.precision
         device = target.serving(of.letter)
@@ -210,6 +215,8 @@ def collect(
             if each not in rows:
                 rows[each], needed = _rows(device, each)
                 wanted |= {one.name: one for one in needed}
+        batched[variant], needed = _batched_rows(device, variant)
+        wanted |= {one.name: one for one in needed}
     missing = any(one.source is not None for one in wanted.values())
     compiler = f"NVRTC {nvrtc_version()}" if missing else ""  # before threads: found out once
     cache = cache or KernelCache()
@@ -219,7 +226,7 @@ def collect(
         for made in pool.map(lambda x: _made(x, target.arch, cache, compiler), wanted.values()):
             codes[made.name] = made
             observer(len(codes), len(wanted))
-    return KernelSet(target, codes, rows, copies)
+    return KernelSet(target, codes, rows, copies, batched)
 
 
 def _of_copies(variant: Variant) -> list[Variant]:
@@ -272,6 +279,38 @@ def _rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:
     return Rows(tuple(kernels), fallback), needed + more
 
 
+def _batched_rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:
+    """Return the kernels of a variant that there is machine code for batches of."""
+    held = held_rows(device, variant)
+    needed: list[_Wanted] = []
+    kernels: list[ExportedKernel] = []
+    for at, kernel in enumerate(held.kernels):
+        portfolio, codes = held.portfolios[at], dict[Mode, str]()
+        for mode, digest in sorted(kernel.batched.items(), key=lambda one: MODES.index(one[0])):
+            code = portfolio.codes.get(digest)
+            # Such launches bring no workspace.
+            if code is None or code.part_bytes or kernel.geometry.products > 1:
+                continue
+            codes[mode] = f"{_name(kernel)}_batched" + _suffix(mode)
+            needed.append(_Wanted(codes[mode], portfolio, digest, None))
+        if codes:
+            costs = () if held.model is None else tuple(float(x) for x in held.model.costs[at])
+            measured = portfolio.device, portfolio.multiprocessors
+            name = f"{_name(kernel)}_batched"
+            kernels.append(ExportedKernel(name, kernel, codes, costs, held.own[at], measured, 0))
+    return Rows(tuple(kernels)), needed
+
+
+def _name(kernel: PortfolioKernel) -> str:
+    variant = kernel.variant
+    pair = f"{variant.trans_a}{variant.trans_b}".lower()
+    return f"tw_{variant.precision.name.lower()}_{pair}_{kernel.config.id}"
+
+
+def _suffix(mode: Mode) -> str:
+    return "" if mode == PLAIN else "_" + str(mode).replace("+", "_")
+
+
 def _exported(
     device: Target,
     kernel: PortfolioKernel,
@@ -282,8 +321,7 @@ def _exported(
 ) -> tuple[ExportedKernel, list[_Wanted]]:
     family, variant = stencil(kernel.config.stencil), kernel.variant
     _look_at(family, kernel)
-    pair = f"{variant.trans_a}{variant.trans_b}".lower()
-    name = f"tw_{variant.precision.name.lower()}_{pair}_{kernel.config.id}"
+    name = _name(kernel)
     name += "_own" if own and portfolio is not None else ""
     codes: dict[Mode, str] = {}
     needed: list[_Wanted] = []
@@ -296,9 +334,8 @@ def _exported(
             source = family.source(kernel.config, variant, "cuda", mode)
         content = digest if source is None else source.identity
         if content not in by_content:  # several modes may have one source
-            suffix = "" if mode == PLAIN else "_" + str(mode).replace("+", "_")
-            by_content[content] = name + suffix
-            needed.append(_Wanted(name + suffix, portfolio, digest, source))
+            by_content[content] = name + _suffix(mode)
+            needed.append(_Wanted(by_content[content], portfolio, digest, source))
         codes[mode] = by_content[content]
     measured = None if portfolio is None else (portfolio.device, portfolio.multiprocessors)
     line_bytes = int(getattr(family, "line_bytes", 0)) if kernel.geometry.tma else 0

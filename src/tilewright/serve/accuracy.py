@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilewright.precision import Precision, double_double_row
+from tilewright.precision import PRECISIONS, Precision, double_double_row
 
 if TYPE_CHECKING:
     from tilewright.serve.split import Decision
@@ -13,6 +13,7 @@ __all__ = [
     "BY_RESIDUES",
     "INVARIANT",
     "arithmetic_of",
+    "by_precision",
     "check_report",
     "refuse_contract",
     "refuse_elsewhere",
@@ -53,6 +54,27 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     if accuracy != "fast":
         return precision
     return double_double_row(precision.is_complex, accuracy)
+
+
+def by_precision(accuracy: str) -> dict[str, str]:
+    """Return an accuracy for each of s, d, c and z: "ieee" for those that do not know it.
+
+    Raises
+    ------
+    ValueError
+        If none of them does.
+    """
+    found, unknown = dict.fromkeys("sdcz", "ieee"), list[ValueError]()
+    for letter in found:
+        try:
+            with_accuracy(PRECISIONS[letter], accuracy)
+        except ValueError as error:
+            unknown.append(error)
+        else:
+            found[letter] = accuracy
+    if len(unknown) == len(found):
+        raise unknown[0]
+    return found
 
 
 def arithmetic_of(accuracy: str, precision: Precision) -> str:

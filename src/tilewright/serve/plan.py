@@ -20,7 +20,7 @@ import struct
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,9 @@ __all__ = [
     "A",
     "B",
     "C",
+    "Layout",
     "Plan",
+    "PlanParts",
     "Space",
     "Step",
     "WorkspaceError",
@@ -233,7 +235,7 @@ class Plan:
         self.name = name
         self._device = device
         self._kernels = [kernel for kernel, _, _ in steps]  # stay loaded
-        laid = _Laid(device, space, begins, is_group=is_group)
+        laid = Layout(device, space, begins, is_group=is_group)
         for kernel, launch, arguments in steps:
             laid.add(kernel.handle, launch, arguments)
         self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
@@ -338,11 +340,35 @@ def _words(value: Any) -> Any:
     return (ctypes.c_double * 4)(high.real, low.real, high.imag, low.imag)
 
 
-class _Laid:
-    """A plan as it is laid out, launch by launch."""
+class PlanParts(NamedTuple):
+    """What a native plan is made of; arrays of core.h's structures.
+
+    Attributes
+    ----------
+    launches : list
+        Their functions are those of the kernels' handles.
+    places : list of bytes
+        Arguments.
+    map_of : list of int
+        Of each place.
+    maps : list of TensorMap
+        Not encoded yet.
+    patches : bytes
+        What calls fill in.
+    """
+
+    launches: list[Any]
+    places: list[bytes]
+    map_of: list[int]
+    maps: list[TensorMap]
+    patches: bytes
+
+
+class Layout:
+    """A plan as it is laid out, launch by launch; parameters as of `Plan`."""
 
     def __init__(
-        self, device: Any, space: Space, begins: tuple[int, int], *, is_group: bool
+        self, device: Any, space: Space, begins: tuple[int, int], *, is_group: bool = False
     ) -> None:
         self._is_group = is_group
         self._device = device
@@ -351,7 +377,7 @@ class _Laid:
         self._launches: list[_Launch] = []
         self._places: list[bytes] = []
         self._map_of: dict[int, int] = {}  # by place
-        self._maps: list[bytes] = []
+        self._maps: list[TensorMap] = []
         self._addresses: list[tuple[int, int]] = []  # place, made-up address
         self._scalars: list[bytes] = []  # patches
         self._part_bytes = 0
@@ -398,10 +424,8 @@ class _Laid:
             self._scalar(place, value)
             self._places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
         elif isinstance(value, TensorMap):
-            from tilewright.backend.cuda.tensor_map import encoded
-
             self._map_of[place] = len(self._maps)
-            self._maps.append(bytes(encoded(value)))
+            self._maps.append(value)
             self._addresses.append((place, int(value.memory) + value.offset))
             self._places.append(_UPPER + _UPPER)
         elif isinstance(value, Table):
@@ -467,21 +491,28 @@ class _Laid:
         at = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}.get(base)
         return b"" if at is None else _PATCH.pack(place, _SCRATCH, 0, 0, at + beyond)
 
-    def made(self) -> int:
-        """Return the native plan's address."""
+    def parts(self) -> PlanParts:
+        """Return what the native plan is made of."""
         found = (self._patched(*one) for one in self._addresses)
-        patches = b"".join((*self._scalars, *found))
-        many = len(self._places)
-        map_of = (ctypes.c_int * many)(*[_NO_MAP] * many)
+        map_of = [_NO_MAP] * len(self._places)
         for place, at in self._map_of.items():
             map_of[place] = at
+        patches = b"".join((*self._scalars, *found))
+        return PlanParts(self._launches, self._places, map_of, self._maps, patches)
+
+    def made(self) -> int:
+        """Return the native plan's address."""
+        from tilewright.backend.cuda.tensor_map import encoded
+
+        it = self.parts()
+        many = len(it.places)
         with self._device.current():  # whose kernels these are
             made = core().tilewright_plan_new(
                 ctypes.c_void_p(self._device.context),
-                (_Launch * len(self._launches))(*self._launches), len(self._launches),
-                b"".join(self._places), map_of, many,
-                b"".join(self._maps), len(self._maps),
-                patches, len(patches) // _PATCH.size,
+                (_Launch * len(it.launches))(*it.launches), len(it.launches),
+                b"".join(it.places), (ctypes.c_int * many)(*it.map_of), many,
+                b"".join(bytes(encoded(one)) for one in it.maps), len(it.maps),
+                it.patches, len(it.patches) // _PATCH.size,
                 ctypes.c_uint64(self.zero_bytes), ctypes.c_uint64(self.scratch_bytes),
             )  # fmt: skip
         if not made:

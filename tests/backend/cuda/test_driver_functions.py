@@ -91,11 +91,11 @@ def test_copies_of_lines_are_described_as_in_cudas_header() -> None:
 
 
 def test_tensor_maps_are_asked_for_in_the_numbers_of_cudas_header() -> None:
-    for element, number in tensor_map._TYPES.items():
+    for element, number in tensor_map.TYPES.items():
         name = "UINT8" if "8" in element else element.upper()  # it looks at no byte
         kind = getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}")
         assert number == kind
-    for size, number in tensor_map._SWIZZLES.items():
+    for size, number in tensor_map.SWIZZLES.items():
         name = f"CU_TENSOR_MAP_SWIZZLE_{f'{size}B' if size else 'NONE'}"
         assert number == getattr(bindings.CUtensorMapSwizzle, name)
     fills, promotions = bindings.CUtensorMapFloatOOBfill, bindings.CUtensorMapL2promotion

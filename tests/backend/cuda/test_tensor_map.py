@@ -45,11 +45,11 @@ def test_the_driver_is_asked_in_its_words(asked: list[tuple[Any, ...]]) -> None:
 
 
 def test_every_element_type_and_pattern_has_a_name_there(asked: list[tuple[Any, ...]]) -> None:
-    for element in tensor_map._TYPES:
+    for element in tensor_map.TYPES:
         piece = 16 // replace(MAP, element=element).element_bytes
         for swizzle in (0, 32, 64, 128):
             tensor_map.encoded(replace(MAP, element=element, box=(piece, 1, 1), swizzle=swizzle))
-    assert len(asked) == 4 * len(tensor_map._TYPES)
+    assert len(asked) == 4 * len(tensor_map.TYPES)
 
 
 def test_a_launch_passes_the_map_itself(asked: list[tuple[Any, ...]]) -> None:

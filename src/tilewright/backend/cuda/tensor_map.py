@@ -9,7 +9,7 @@ from tilewright.backend.base import LaunchError
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.stencil import TensorMap
 
-__all__ = ["encoded"]
+__all__ = ["SWIZZLES", "TYPES", "encoded"]
 
 # CUtensorMap of cuda.h is so large.
 _BYTES = 128
@@ -22,7 +22,7 @@ _MOST_SIZE = 2**32
 _MOST_STRIDE = 2**40
 
 # CUtensorMapDataType of cuda.h.
-_TYPES = {
+TYPES = {
     "float16": 6,
     "bfloat16": 9,
     "float32": 7,
@@ -33,7 +33,7 @@ _TYPES = {
 }
 
 # By bytes: CUtensorMapSwizzle.
-_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 # CUtensorMapInterleave and CUtensorMapFloatOOBfill: none; any other fill is NaN.
 _NO_INTERLEAVE, _FILL_ZERO = 0, 0
@@ -68,7 +68,7 @@ def encoded(tensor: TensorMap) -> ctypes.Array[Any]:
     check(
         api.cuTensorMapEncodeTiled(
             made,
-            _TYPES[tensor.element],
+            TYPES[tensor.element],
             rank,
             int(tensor.memory) + tensor.offset,
             whole(*map(int, tensor.sizes)),
@@ -76,7 +76,7 @@ def encoded(tensor: TensorMap) -> ctypes.Array[Any]:
             word(*map(int, tensor.box)),
             word(*(1,) * rank),
             _NO_INTERLEAVE,
-            _SWIZZLES[tensor.swizzle],
+            SWIZZLES[tensor.swizzle],
             _PROMOTE_128_BYTES,
             _FILL_ZERO,
         ),
@@ -94,8 +94,8 @@ def _aligned() -> ctypes.Array[Any]:
 def _look_at(tensor: TensorMap) -> None:
     """Refuse what the driver would refuse without saying why."""
     rank = len(tensor.sizes)
-    if tensor.element not in _TYPES:
-        raise ValueError(f"element={tensor.element!r} is unknown; use {', '.join(_TYPES)}")
+    if tensor.element not in TYPES:
+        raise ValueError(f"element={tensor.element!r} is unknown; use {', '.join(TYPES)}")
     if not 1 <= rank <= 5 or (len(tensor.strides), len(tensor.box)) != (rank - 1, rank):
         raise ValueError(
             f"sizes={tensor.sizes} strides={tensor.strides} box={tensor.box}: give one to five"

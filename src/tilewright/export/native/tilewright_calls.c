@@ -15,11 +15,19 @@
 
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 
+/* Multiply-adds; shorter products are computed by IEEE arithmetic in every accuracy: an H100 has done
+ * so many before its passes over operands have begun. */
+#define LEAST_ELSEWHERE 33554432.0
+
+tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
+_Thread_local int tilewright_laid_elsewhere;
+
 typedef struct {
     tilewright_node node;
     tilewright_product key;
     tilewright_plan *plan;
-    int has_copies;
+    int has_copies; /* or was laid out elsewhere: there is another plan, which takes less memory */
+    int elsewhere;
     atomic_int holders;
 } kept;
 
@@ -50,7 +58,8 @@ static kept *held(const tilewright_product *key)
 }
 
 /* Keep a plan, and hold it; null where memory is short.  Another thread may have been faster. */
-static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_copies)
+static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_copies,
+                  int elsewhere)
 {
     void *removed = NULL;
     pthread_mutex_lock(&lock);
@@ -60,6 +69,7 @@ static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_
         if (it != NULL) {
             it->plan = plan;
             it->has_copies = has_copies;
+            it->elsewhere = elsewhere;
             hold(it); /* as the table does */
             plan = NULL;
         }
@@ -73,6 +83,16 @@ static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_
     return it;
 }
 
+static tw_status lay(tilewright_context *here, const tilewright_product *key,
+                     tilewright_plan **plan, int *has_copies, int *elsewhere)
+{
+    tw_status status = TW_NO_KERNEL;
+    if (key->elsewhere)
+        status = tilewright_elsewhere[key->precision](here, key, plan);
+    *elsewhere = *has_copies = status == TW_OK;
+    return status == TW_OK ? status : tilewright_lay(here, key, plan, has_copies);
+}
+
 /* Start the plan of a product; `has_copies` says what it was. */
 static tw_status start(tilewright_context *here, const tilewright_product *key,
                        const tilewright_call *call, int *result, int *has_copies)
@@ -81,14 +101,16 @@ static tw_status start(tilewright_context *here, const tilewright_product *key,
     tilewright_plan *plan;
     kept *it = held(key);
     if (it == NULL) {
-        const tw_status status = tilewright_lay(here, key, &plan, has_copies);
+        int elsewhere = 0;
+        const tw_status status = lay(here, key, &plan, has_copies, &elsewhere);
         if (status)
             return status;
-        it = keep(key, plan, *has_copies);
+        it = keep(key, plan, *has_copies, elsewhere);
         if (it == NULL)
             return TW_NO_MEMORY;
     }
     *has_copies = it->has_copies;
+    tilewright_laid_elsewhere = it->elsewhere;
     *result = tilewright_run(it->plan, call, &freed);
     let_go(it);
     return TW_OK;
@@ -102,9 +124,15 @@ tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *cal
     if (status)
         return status;
     it->context = here->id;
+    const double work = (double)it->m * (double)it->n * (double)it->k;
+    if (tilewright_elsewhere[it->precision] != NULL && it->reads && work >= LEAST_ELSEWHERE) {
+        it->elsewhere = 1;
+        it->is_real = call->alpha.im == 0 && call->beta.im == 0;
+    }
     status = start(here, it, call, &result, &has_copies);
     if (status == TW_OK && result == TILEWRIGHT_NO_MEMORY && has_copies) {
         it->lean = 1;
+        it->elsewhere = it->is_real = 0;
         status = start(here, it, call, &result, &has_copies);
     }
     if (status)

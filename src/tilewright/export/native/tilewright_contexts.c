@@ -28,7 +28,7 @@ enum {
     CUDA_NO_BINARY = 209,
     CUDA_CONTEXT_IS_DESTROYED = 709
 };
-enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8, CAPTURE_RELAXED = 2 };
 enum { MULTIPROCESSOR_COUNT = 16, COMPUTE_CAPABILITY_MAJOR = 75 };
 
 /* CUDA C++ Programming Guide, "Programmatic Dependent Launch". */
@@ -145,14 +145,14 @@ tilewright_place tilewright_here(void)
 
 /* ---- Machine code ----------------------------------------------------------- */
 
-/* Under the lock: load a code into the current context, if it is not. */
-static tw_status load(tilewright_context *here, int code)
+tw_status tilewright_load(const tilewright_code *it, tilewright_loaded *loaded)
 {
-    const tilewright_code *const it = &tilewright_codes[code];
     tilewright_loaded made = {NULL, NULL, NULL};
-    if (here->loaded[code].module != NULL)
-        return TW_OK;
+    int mode = CAPTURE_RELAXED; /* a stream may be captured meanwhile, of which loading is no part */
+    const int exchanged = tilewright_driver.exchange_mode(&mode);
     int result = tilewright_driver.load(&made.module, it->image);
+    if (exchanged == 0)
+        tilewright_driver.exchange_mode(&mode);
     if (result)
         return tilewright_status_of(result);
     result = tilewright_driver.function(&made.function, made.module, it->symbol);
@@ -165,8 +165,16 @@ static tw_status load(tilewright_context *here, int code)
         tilewright_driver.unload(made.module);
         return tilewright_status_of(result);
     }
-    here->loaded[code] = made;
+    *loaded = made;
     return TW_OK;
+}
+
+/* Under the lock: load a code into the current context, if it is not. */
+static tw_status load(tilewright_context *here, int code)
+{
+    if (here->loaded[code].module != NULL)
+        return TW_OK;
+    return tilewright_load(&tilewright_codes[code], &here->loaded[code]);
 }
 
 tw_status tilewright_function(tilewright_context *here, int code, void **function, void **second)

@@ -1,6 +1,6 @@
 /* cuBLAS's names, for programs that are not changed: preloaded, they answer in cuBLAS's place.
  *
- *     program -> cublasSgemm_v2 -> served:    tw_sgemm on the handle's stream
+ *     program -> cublasSgemm_v2 -> served:    tw_gemm_strided_batched on the handle's stream
  *                               -> passed on: the real cublasSgemm_v2
  *
  * Served are products of float32, float64, complex64 and complex128 by IEEE arithmetic, whose
@@ -12,6 +12,7 @@
  *     TILEWRIGHT_CUBLAS_COMPARE   not empty: cuBLAS computes each product that is served, too, into
  *                                 memory of its own, and the log has both times; calls then wait
  */
+#include "tilewright_cublas.h"
 #include "tilewright_log.h"
 
 #include <dlfcn.h>
@@ -19,83 +20,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define API __attribute__((visibility("default")))
-
 /* Of cublas_api.h and library_types.h. */
-enum { POINTERS_ON_HOST = 0, NOT_SUPPORTED = 15, TRANSPOSES = 3 };
+enum { POINTERS_ON_HOST = 0 };
 enum { DEFAULT_MATH = 0, PEDANTIC_MATH = 2, MATH_MODES = 15 }; /* higher bits: 16-bit results only */
 enum { REAL_32 = 0, REAL_64 = 1, COMPLEX_32 = 4, COMPLEX_64 = 5 };
 enum { COMPUTE_32 = 68, COMPUTE_32_PEDANTIC = 69, COMPUTE_64 = 70, COMPUTE_64_PEDANTIC = 71 };
 
-typedef int gemm_32(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
-                    const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
-                    int ldc);
-typedef int gemm_64(void *handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
-                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                    const void *beta, void *c, int64_t ldc);
-typedef int typed_32(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
-                     const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
-                     const void *beta, void *c, int type_c, int ldc, int compute, int algorithm);
-typedef int typed_64(void *handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
-                     const void *alpha, const void *a, int type_a, int64_t lda, const void *b,
-                     int type_b, int64_t ldb, const void *beta, void *c, int type_c, int64_t ldc,
-                     int compute, int algorithm);
-
-/* A product as cuBLAS is told it. */
-typedef struct {
-    int letter; /* of s d c z; -1: none of them */
-    void *handle;
-    int ta, tb;
-    int64_t m, n, k;
-    const void *alpha, *a;
-    int64_t lda;
-    const void *b;
-    int64_t ldb;
-    const void *beta;
-    void *c;
-    int64_t ldc;
-} product;
-
 /* ---- The real library ------------------------------------------------------------ */
-
-/* In the order of their names; null where the library has none. */
-typedef struct {
-    int (*stream)(void *handle, void **stream);
-    int (*pointers)(void *handle, int *mode);
-    int (*math)(void *handle, int *mode);
-    gemm_32 *gemm[TILEWRIGHT_PRECISIONS];
-    gemm_64 *long_gemm[TILEWRIGHT_PRECISIONS];
-    typed_32 *typed;
-    typed_64 *long_typed;
-} cublas_functions;
 
 static const char *const names[] = {
     "cublasGetStream_v2", "cublasGetPointerMode_v2", "cublasGetMathMode",
     "cublasSgemm_v2", "cublasDgemm_v2", "cublasCgemm_v2", "cublasZgemm_v2",
     "cublasSgemm_v2_64", "cublasDgemm_v2_64", "cublasCgemm_v2_64", "cublasZgemm_v2_64",
-    "cublasGemmEx", "cublasGemmEx_64"};
-enum { NAMES = sizeof names / sizeof *names };
+    "cublasSgemmStridedBatched", "cublasDgemmStridedBatched", "cublasCgemmStridedBatched",
+    "cublasZgemmStridedBatched", "cublasSgemmStridedBatched_64", "cublasDgemmStridedBatched_64",
+    "cublasCgemmStridedBatched_64", "cublasZgemmStridedBatched_64",
+    "cublasGemmEx", "cublasGemmEx_64", "cublasGemmStridedBatchedEx", "cublasGemmStridedBatchedEx_64"};
+static const char *const names_of_lt[] = {
+    "cublasLtMatmul", "cublasLtMatmulDescGetAttribute", "cublasLtMatrixLayoutGetAttribute"};
+enum { NAMES = sizeof names / sizeof *names, NAMES_OF_LT = sizeof names_of_lt / sizeof *names_of_lt };
 
 static cublas_functions real;
-static pthread_once_t found = PTHREAD_ONCE_INIT;
+static cublaslt_functions real_lt;
+static pthread_once_t found = PTHREAD_ONCE_INIT, found_lt = PTHREAD_ONCE_INIT;
 
-/* The program has loaded cuBLAS, perhaps where only its file's name finds it. */
+/* The program has loaded the library, perhaps where only its file's name finds it. */
+static void find_in(const char *const *files, const char *const *wanted, int count, void **pointers)
+{
+    void *library = NULL;
+    for (; library == NULL && *files != NULL; ++files)
+        library = dlopen(*files, RTLD_LAZY | RTLD_NOLOAD);
+    for (int i = 0; i < count; ++i)
+        pointers[i] = dlsym(library == NULL ? RTLD_NEXT : library, wanted[i]);
+}
+
 static void find(void)
 {
-    static const char *const files[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
-    void *pointers[NAMES], *library = NULL;
-    for (size_t i = 0; library == NULL && i < sizeof files / sizeof *files; ++i)
-        library = dlopen(files[i], RTLD_LAZY | RTLD_NOLOAD);
-    for (int i = 0; i < NAMES; ++i)
-        pointers[i] = dlsym(library == NULL ? RTLD_NEXT : library, names[i]);
+    static const char *const files[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so", NULL};
+    void *pointers[NAMES];
     _Static_assert(sizeof pointers == sizeof real, "a name for each function");
+    find_in(files, names, NAMES, pointers);
     memcpy(&real, pointers, sizeof real);
 }
 
-static const cublas_functions *cublas(void)
+static void find_lt(void)
+{
+    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                                        NULL};
+    void *pointers[NAMES_OF_LT];
+    _Static_assert(sizeof pointers == sizeof real_lt, "a name for each function");
+    find_in(files, names_of_lt, NAMES_OF_LT, pointers);
+    memcpy(&real_lt, pointers, sizeof real_lt);
+}
+
+const cublas_functions *tilewright_cublas(void)
 {
     pthread_once(&found, find);
     return &real;
+}
+
+const cublaslt_functions *tilewright_cublaslt(void)
+{
+    pthread_once(&found_lt, find_lt);
+    return &real_lt;
 }
 
 /* ---- Serving ------------------------------------------------------------------------ */
@@ -109,7 +96,7 @@ static int compares(void)
 /* Whether cuBLAS would compute by IEEE arithmetic, from scalars on the host; finds the stream. */
 static int may_serve(const product *it, void **stream)
 {
-    const cublas_functions *const of = cublas();
+    const cublas_functions *const of = tilewright_cublas();
     int pointers, mode;
     if (of->stream == NULL || of->pointers == NULL || of->math == NULL)
         return 0;
@@ -123,9 +110,35 @@ static int may_serve(const product *it, void **stream)
 
 static tw_status compute(const product *it, void *stream)
 {
-    return tw_gemm(tilewright_letters[it->letter], TW_COL_MAJOR, tilewright_operations[it->ta],
-                   tilewright_operations[it->tb], it->m, it->n, it->k, it->alpha, it->a, it->lda,
-                   it->b, it->ldb, it->beta, it->c, it->ldc, stream);
+    static const double plus_one[2] = {1, 0};
+    static const float single_one[2] = {1, 0};
+    const void *beta = it->beta;
+    if (it->vector != NULL) {
+        const tw_status status = tilewright_spread(it, stream);
+        if (status)
+            return status;
+        beta = it->letter & 1 ? (const void *)plus_one : single_one;
+    }
+    return tw_gemm_strided_batched(tilewright_letters[it->letter], TW_COL_MAJOR, tilewright_operations[it->ta],
+                                   tilewright_operations[it->tb], it->m, it->n, it->k, it->alpha, it->a,
+                                   it->lda, it->b, it->ldb, beta, it->c, it->ldc, stream,
+                                   it->step_a, it->step_b, it->step_c, it->batch);
+}
+
+/* Let cuBLAS compute a product, the result elsewhere. */
+static int compute_again(const product *it, void *c)
+{
+    const cublas_functions *const of = tilewright_cublas();
+    if (it->again != NULL)
+        return it->again(it, c);
+    if (it->batch == 1)
+        return of->long_gemm[it->letter] == NULL ||
+               of->long_gemm[it->letter](it->handle, it->ta, it->tb, it->m, it->n, it->k, it->alpha,
+                                         it->a, it->lda, it->b, it->ldb, it->beta, c, it->ldc);
+    return of->long_strided[it->letter] == NULL ||
+           of->long_strided[it->letter](it->handle, it->ta, it->tb, it->m, it->n, it->k, it->alpha,
+                                        it->a, it->lda, it->step_a, it->b, it->ldb, it->step_b,
+                                        it->beta, c, it->ldc, it->step_c, it->batch);
 }
 
 /* Of the driver, for what is compared alone. */
@@ -153,26 +166,24 @@ static int find_timing(timing *it)
 /* Let both compute, cuBLAS into memory of its own; times stay 0 where that cannot be. */
 static tw_status compare(const product *it, void *stream, double *ours_ms, double *cublas_ms)
 {
-    gemm_64 *const other_gemm = cublas()->long_gemm[it->letter];
     const tilewright_cu *const cu = &tilewright_driver;
     timing of;
     void *events[3] = {NULL, NULL, NULL};
     uint64_t other = 0;
     int capturing = 1, made = 0;
     float first = 0, second = 0;
-    if (other_gemm == NULL || it->m < 1 || it->n < 1 || it->ldc < it->m || !find_timing(&of) ||
+    if (it->m < 1 || it->n < 1 || it->ldc < it->m || it->batch < 1 || !find_timing(&of) ||
         cu->capturing(stream, &capturing) || capturing)
         return compute(it, stream);
-    const size_t bytes = (size_t)(((it->n - 1) * it->ldc + it->m) *
-                                  tilewright_element_bytes((uint32_t)it->letter));
+    const size_t bytes =
+        (size_t)(((it->batch - 1) * it->step_c + (it->n - 1) * it->ldc + it->m) *
+                 tilewright_element_bytes((uint32_t)it->letter));
     while (made < 3 && cu->new_event(&events[made], 0) == 0)
         ++made;
     int fails = made < 3 || cu->allocate(&other, bytes, stream) != 0 ||
                 of.copy(other, (uintptr_t)it->c, bytes, stream) != 0 ||
                 cu->record(events[0], stream) != 0 ||
-                other_gemm(it->handle, it->ta, it->tb, it->m, it->n, it->k, it->alpha, it->a,
-                           it->lda, it->b, it->ldb, it->beta, (void *)(uintptr_t)other,
-                           it->ldc) != 0 ||
+                compute_again(it, (void *)(uintptr_t)other) != 0 ||
                 cu->record(events[1], stream) != 0;
     const tw_status status = compute(it, stream);
     fails = fails || status || cu->record(events[2], stream) || of.wait(events[2]) ||
@@ -190,54 +201,48 @@ static tw_status compare(const product *it, void *stream, double *ours_ms, doubl
 
 static int is_operation(int value) { return value >= 0 && value < TRANSPOSES; }
 
-/* Whether the product was computed here. */
-static int serve(const product *it)
+static int is_known(const product *it)
+{
+    return it->letter >= 0 && is_operation(it->ta) && is_operation(it->tb);
+}
+
+static void note(const product *it, int served, double ours_ms, double cublas_ms)
+{
+    const tilewright_kind key = {TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k,
+                                 it->batch, served};
+    if (tilewright_logs())
+        tilewright_note(&key, ours_ms, cublas_ms);
+}
+
+int tilewright_serve_on(const product *it, void *stream)
 {
     double ours_ms = 0, cublas_ms = 0;
-    void *stream;
-    if (it->letter < 0 || !is_operation(it->ta) || !is_operation(it->tb))
+    if (!is_known(it))
         return 0;
     const int served =
-        may_serve(it, &stream) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
-    if (tilewright_logs()) {
-        const tilewright_kind key = {
-            TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k, 1, served};
-        tilewright_note(&key, ours_ms, cublas_ms);
-    }
+    note(it, served, ours_ms, cublas_ms);
     return served;
 }
 
-/* ---- cuBLAS's names ------------------------------------------------------------------- */
+void tilewright_passed(const product *it)
+{
+    if (is_known(it))
+        note(it, 0, 0, 0);
+}
 
-#define DEFINE(name, integer, member, letter)                                                      \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, integer lda, const void *b, integer ldb,        \
-                 const void *beta, void *c, integer ldc);                                          \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, integer lda, const void *b, integer ldb, const void *beta, void *c,    \
-             integer ldc)                                                                          \
-    {                                                                                              \
-        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc}; \
-        if (serve(&it))                                                                            \
-            return 0;                                                                              \
-        return cublas()->member[letter] == NULL                                                    \
-                   ? NOT_SUPPORTED                                                                 \
-                   : cublas()->member[letter](handle, ta, tb, m, n, k, alpha, a, lda, b, ldb,      \
-                                              beta, c, ldc);                                       \
-    }
+int tilewright_serve(const product *it)
+{
+    void *stream;
+    if (!is_known(it))
+        return 0;
+    if (may_serve(it, &stream))
+        return tilewright_serve_on(it, stream);
+    tilewright_passed(it);
+    return 0;
+}
 
-DEFINE(cublasSgemm_v2, int, gemm, 0)
-DEFINE(cublasDgemm_v2, int, gemm, 1)
-DEFINE(cublasCgemm_v2, int, gemm, 2)
-DEFINE(cublasZgemm_v2, int, gemm, 3)
-DEFINE(cublasSgemm_v2_64, int64_t, long_gemm, 0)
-DEFINE(cublasDgemm_v2_64, int64_t, long_gemm, 1)
-DEFINE(cublasCgemm_v2_64, int64_t, long_gemm, 2)
-DEFINE(cublasZgemm_v2_64, int64_t, long_gemm, 3)
-
-/* Of s d c z, where all matrices have its type and sums are of it; else -1. */
-static int letter_of(int type_a, int type_b, int type_c, int compute_type)
+int tilewright_letter(int type_a, int type_b, int type_c, int compute_type)
 {
     const int is_double = compute_type == COMPUTE_64 || compute_type == COMPUTE_64_PEDANTIC;
     if (!is_double && compute_type != COMPUTE_32 && compute_type != COMPUTE_32_PEDANTIC)
@@ -248,25 +253,3 @@ static int letter_of(int type_a, int type_b, int type_c, int compute_type)
         return is_double;
     return type_a == (is_double ? COMPLEX_64 : COMPLEX_32) ? 2 + is_double : -1;
 }
-
-#define DEFINE_TYPED(name, integer, member)                                                        \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, int type_a, integer lda, const void *b,         \
-                 int type_b, integer ldb, const void *beta, void *c, int type_c, integer ldc,      \
-                 int compute_type, int algorithm);                                                 \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, int type_a, integer lda, const void *b, int type_b, integer ldb,       \
-             const void *beta, void *c, int type_c, integer ldc, int compute_type, int algorithm)  \
-    {                                                                                              \
-        const int letter = letter_of(type_a, type_b, type_c, compute_type);                        \
-        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc}; \
-        if (serve(&it))                                                                            \
-            return 0;                                                                              \
-        return cublas()->member == NULL                                                            \
-                   ? NOT_SUPPORTED                                                                 \
-                   : cublas()->member(handle, ta, tb, m, n, k, alpha, a, type_a, lda, b, type_b,   \
-                                      ldb, beta, c, type_c, ldc, compute_type, algorithm);         \
-    }
-
-DEFINE_TYPED(cublasGemmEx, int, typed)
-DEFINE_TYPED(cublasGemmEx_64, int64_t, long_typed)

@@ -7,6 +7,7 @@
 
 enum { NOT_FOUND = -1 };
 enum { ORDER = 1, TRANSA, TRANSB, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC };
+enum { STEP_A = LDC + 2, STEP_B, STEP_C, BATCH }; /* behind the stream */
 
 static const struct {
     int is_double, is_complex;
@@ -17,12 +18,20 @@ int64_t tilewright_element_bytes(uint32_t precision)
     return (kinds[precision].is_double ? 8 : 4) * (kinds[precision].is_complex ? 2 : 1);
 }
 
+/* So many products, and elements from the matrices of one to those of the next. */
+typedef struct {
+    int64_t batch, step_a, step_b, step_c;
+} many;
+
+static const many one = {1, 0, 0, 0};
+
 /* A product in column-major terms.  The positions are what its parts are in the caller's. */
 typedef struct {
     int precision;
     int op_a, op_b; /* 0 1 2: N T C */
     int64_t m, n, k;
     tilewright_matrix a, b, c;
+    many of;
     int at_a, at_b;
 } request;
 
@@ -112,8 +121,33 @@ static tw_status usable(const tilewright_matrix *x, int at, int64_t element_byte
     return tilewright_fits(x, element_bytes) ? TW_OK : TW_TOO_LARGE;
 }
 
+/* The same for a batch: what its matrices reach over, and not whether they lie between each other's. */
+static tw_status check_batch(const request *it, int reads)
+{
+    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
+    const many *const of = &it->of;
+    const tilewright_matrix *const all[] = {&it->c, &it->a, &it->b};
+    const int64_t steps[] = {of->step_c, of->step_a, of->step_b};
+    const int at[] = {C, it->at_a, it->at_b};
+    if (tilewright_meets_itself(&it->c, of->step_c, of->batch))
+        return -STEP_C;
+    for (int i = 0; i < (reads ? 3 : 1); ++i) {
+        const tw_status status = usable(all[i], at[i], size);
+        if (status)
+            return status;
+        if (!tilewright_batch_fits(all[i], steps[i], of->batch, size))
+            return TW_TOO_LARGE;
+    }
+    for (int i = 1; reads && i < 3; ++i)
+        if (tilewright_batches_meet(all[i], steps[i], &it->c, of->step_c, of->batch, size))
+            return -C;
+    return TW_OK;
+}
+
 static tw_status check_memory(const request *it, int reads)
 {
+    if (it->of.batch > 1)
+        return check_batch(it, reads);
     const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
     tw_status status = usable(&it->c, C, size);
     if (status == TW_OK && reads)
@@ -149,9 +183,58 @@ static int equals(const tilewright_scalar *x, double value) { return x->re == va
 
 /* ---- The calls ----------------------------------------------------------- */
 
+/* Let a matrix be as long as the batch, along its columns or across them; false where it cannot. */
+static int grow(tilewright_matrix *x, int64_t step, int64_t batch, int across)
+{
+    if (!across) {
+        if (step != x->rows || x->rows * batch > x->ld)
+            return 0;
+        x->rows *= batch;
+        return 1;
+    }
+    const int64_t ld = x->columns == 1 ? step : x->ld;
+    if (ld < x->rows || step != ld * x->columns)
+        return 0;
+    x->ld = ld;
+    x->columns *= batch;
+    return 1;
+}
+
+/* A batch is one product where an operand is the same in all of it, and the other one's matrices and
+ * the results continue each other: as tilewright.serve.batched.arrange has it. */
+static void fold(request *it)
+{
+    const many of = it->of;
+    request whole = *it;
+    whole.of = one;
+    if (of.batch < 2 || it->m > INT64_MAX / of.batch || it->n > INT64_MAX / of.batch)
+        return;
+    if (of.step_b == 0 && grow(&whole.a, of.step_a, of.batch, it->op_a != 0) &&
+        grow(&whole.c, of.step_c, of.batch, 0)) {
+        whole.m *= of.batch;
+        *it = whole;
+        return;
+    }
+    whole = *it;
+    whole.of = one;
+    if (of.step_a == 0 && grow(&whole.b, of.step_b, of.batch, it->op_b == 0) &&
+        grow(&whole.c, of.step_c, of.batch, 1)) {
+        whole.n *= of.batch;
+        *it = whole;
+    }
+}
+
+/* How an operand begins, beyond what is aligned: where later ones begin otherwise, none is. */
+static uint32_t begin(const tilewright_matrix *x, int64_t step, int64_t element_bytes)
+{
+    const uint32_t found = x->first % 16;
+    return found || step * element_bytes % 16 == 0 ? found : (uint32_t)element_bytes;
+}
+
 /* What a product's plan depends on, but for its context; columns where they are. */
 static tilewright_product product_of(const request *it, int reads)
 {
+    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
     const tilewright_product made = {
         .m = it->m,
         .n = it->n,
@@ -159,20 +242,46 @@ static tilewright_product product_of(const request *it, int reads)
         .lda = it->a.ld,
         .ldb = it->b.ld,
         .ldc = it->c.ld,
+        .batch = it->of.batch,
+        .step_a = it->of.step_a,
+        .step_b = it->of.step_b,
+        .step_c = it->of.step_c,
         .precision = (uint32_t)it->precision,
         .op_a = (uint32_t)it->op_a,
         .op_b = (uint32_t)it->op_b,
-        .begins_a = reads ? it->a.first % 16 : 0,
-        .begins_b = reads ? it->b.first % 16 : 0,
+        .begins_a = reads ? begin(&it->a, it->of.step_a, size) : 0,
+        .begins_b = reads ? begin(&it->b, it->of.step_b, size) : 0,
         .reads = reads != 0,
         .is_double = kinds[it->precision].is_double != 0,
     };
     return made;
 }
 
+/* Put a batch in; nothing of one is left without any. */
+static tw_status repeat(request *it, const many *of)
+{
+    const int exchanged = it->at_a == B;
+    if (of->step_a < 0)
+        return -STEP_A;
+    if (of->step_b < 0)
+        return -STEP_B;
+    if (of->step_c < 0)
+        return -STEP_C;
+    if (of->batch < 0)
+        return -BATCH;
+    it->of = one;
+    if (of->batch > 1) {
+        it->of = (many){of->batch, exchanged ? of->step_b : of->step_a,
+                        exchanged ? of->step_a : of->step_b, of->step_c};
+        fold(it);
+    }
+    return TW_OK;
+}
+
 static tw_status gemm(int precision, int order, char transa, char transb, int64_t m, int64_t n,
                       int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
-                      int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
+                      int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream,
+                      const many *of)
 {
     request it;
     tw_status status = describe(&it, precision, order, transa, transb, m, n, k);
@@ -183,7 +292,9 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
     if (beta == NULL)
         return -BETA;
     status = place(&it, a, lda, b, ldb, c, ldc);
-    if (status || m == 0 || n == 0)
+    if (status == TW_OK)
+        status = repeat(&it, of);
+    if (status || m == 0 || n == 0 || of->batch == 0)
         return status;
     tilewright_call call = {.alpha = read_scalar(alpha, precision),
                             .beta = read_scalar(beta, precision),
@@ -205,39 +316,54 @@ tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t 
                    const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
                    const float *beta, float *c, int64_t ldc, tw_stream stream)
 {
-    return gemm(0, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+    return gemm(0, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
+                &one);
 }
 
 tw_status tw_dgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
                    const double *alpha, const double *a, int64_t lda, const double *b, int64_t ldb,
                    const double *beta, double *c, int64_t ldc, tw_stream stream)
 {
-    return gemm(1, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+    return gemm(1, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
+                &one);
 }
 
 tw_status tw_cgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                    const void *beta, void *c, int64_t ldc, tw_stream stream)
 {
-    return gemm(2, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+    return gemm(2, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
+                &one);
 }
 
 tw_status tw_zgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                    const void *beta, void *c, int64_t ldc, tw_stream stream)
 {
-    return gemm(3, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+    return gemm(3, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
+                &one);
 }
 
 tw_status tw_gemm(char precision, tw_order order, char transa, char transb, int64_t m, int64_t n,
                   int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
                   int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
 {
+    return tw_gemm_strided_batched(precision, order, transa, transb, m, n, k, alpha, a, lda, b, ldb,
+                                   beta, c, ldc, stream, 0, 0, 0, 1);
+}
+
+tw_status tw_gemm_strided_batched(char precision, tw_order order, char transa, char transb, int64_t m,
+                                  int64_t n, int64_t k, const void *alpha, const void *a,
+                                  int64_t lda, const void *b, int64_t ldb, const void *beta, void *c,
+                                  int64_t ldc, tw_stream stream, int64_t step_a, int64_t step_b,
+                                  int64_t step_c, int64_t batch)
+{
     const int found = precision_of(precision);
+    const many of = {batch, step_a, step_b, step_c};
     if (found == NOT_FOUND)
         return TW_NO_KERNEL;
-    return gemm(found, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
-                stream);
+    return gemm(found, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
+                &of);
 }
 
 const char *tw_choose(char precision, tw_order order, char transa, char transb, int64_t m,
@@ -253,6 +379,7 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     it.a = stored(it.m, it.k, it.op_a, NULL, tilewright_most(1, it.op_a ? it.k : it.m));
     it.b = stored(it.k, it.n, it.op_b, NULL, tilewright_most(1, it.op_b ? it.n : it.k));
     it.c = stored(it.m, it.n, 0, NULL, tilewright_most(1, it.m));
+    it.of = one;
     const tilewright_product product = product_of(&it, k != 0);
     const tilewright_place here = tilewright_here();
     if (!tilewright_way_of(&product, &here, &way, &found))
@@ -277,6 +404,11 @@ const char *tw_strerror(tw_status status)
         "argument 12 (beta) is null; it points at a number in the host's memory",
         "argument 13 (c) is null, not aligned to an element, or shares memory with A or B",
         "argument 14 (ldc) is less than 1 or than what lies side by side in C",
+        "argument 15 (stream) is no stream of the current context",
+        "argument 16 (step_a) is negative",
+        "argument 17 (step_b) is negative",
+        "argument 18 (step_c) is negative, or results share an element",
+        "argument 19 (batch) is negative",
     };
     static const char *const others[] = {
         "no error",
@@ -288,7 +420,7 @@ const char *tw_strerror(tw_status status)
         "the host has no memory left",
     };
     const char *said = NULL;
-    if (status < 0 && status >= -LDC)
+    if (status < 0 && status >= -BATCH)
         return wrong[-status - 1];
     if (status >= 0 && status <= TW_NO_MEMORY)
         return others[status];

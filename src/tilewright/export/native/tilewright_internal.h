@@ -56,6 +56,10 @@ extern const tilewright_copies tilewright_copying_of[TILEWRIGHT_PRECISIONS];
 extern const tilewright_rows
     tilewright_rows_of[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES][TILEWRIGHT_TRANSPOSES];
 
+/* Of kernels that compute a batch in one launch, by machine code of their own. */
+extern const tilewright_rows
+    tilewright_batched_of[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES][TILEWRIGHT_TRANSPOSES];
+
 /* ---- Memory ------------------------------------------------------------------ */
 
 /* A matrix in device memory, column-major. */
@@ -70,6 +74,17 @@ int tilewright_fits(const tilewright_matrix *x, int64_t element_bytes);
 /* Whether two matrices that fit, of one kind of elements and aligned to it, share an element. */
 int tilewright_overlap(const tilewright_matrix *x, const tilewright_matrix *y,
                        int64_t element_bytes);
+
+/* The same for matrices of batches, whose first ones are given, so many elements apart. */
+int tilewright_batch_fits(const tilewright_matrix *x, int64_t step, int64_t batch,
+                          int64_t element_bytes);
+
+/* Whether the memory that two batches that fit reach over has an element in common. */
+int tilewright_batches_meet(const tilewright_matrix *x, int64_t step_x, const tilewright_matrix *y,
+                            int64_t step_y, int64_t batch, int64_t element_bytes);
+
+/* Whether two matrices of a batch may share an element. */
+int tilewright_meets_itself(const tilewright_matrix *x, int64_t step, int64_t batch);
 
 /* ---- Contexts ---------------------------------------------------------------- */
 
@@ -90,6 +105,9 @@ typedef struct tilewright_context {
 /* The current context; made known to the library if it is new. */
 tw_status tilewright_current(tilewright_context **here);
 
+/* Load a code that is not in the tables into the current context. */
+tw_status tilewright_load(const tilewright_code *code, tilewright_loaded *loaded);
+
 /* A code's functions in the current context, loaded if they are not. */
 tw_status tilewright_function(tilewright_context *here, int code, void **function, void **second);
 
@@ -109,12 +127,14 @@ const char *tilewright_driver_says(int result);
 typedef struct {
     uint64_t context;
     int64_t m, n, k, lda, ldb, ldc;
+    int64_t batch, step_a, step_b, step_c; /* so many products, and elements between matrices */
     uint32_t precision;
     uint32_t op_a, op_b;         /* 0 1 2: N T C */
     uint32_t begins_a, begins_b; /* addresses modulo 16 */
     uint32_t reads;              /* whether A and B are read: k is not 0, nor alpha */
     uint32_t lean;               /* whether it does without copies */
     uint32_t is_double;          /* what scalars are */
+    uint32_t elsewhere, is_real; /* whether tilewright_elsewhere lays it out; scalars there */
 } tilewright_product;
 
 /* Bytes of an element of a precision. */
@@ -127,6 +147,15 @@ int tilewright_way_of(const tilewright_product *it, const tilewright_place *plac
 /* Lay the plan of a product out, in the current context. */
 tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
                          tilewright_plan **plan, int *has_copies);
+
+/* What lays plans of another accuracy than IEEE arithmetic's out, by precision; null: nothing does.
+ * TW_NO_KERNEL of products that are computed by IEEE arithmetic. */
+typedef tw_status tilewright_layer(tilewright_context *here, const tilewright_product *it,
+                                   tilewright_plan **plan);
+extern tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
+
+/* Whether the last product that this thread started was laid out so. */
+extern _Thread_local int tilewright_laid_elsewhere;
 
 /* Start the plan of a product in the current context, which is filled in. */
 tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *call);

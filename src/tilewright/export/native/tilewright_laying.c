@@ -4,7 +4,7 @@
  *
  *     m, n, k, alpha re im, A, offset, lda, B, offset, ldb, beta re im, C, offset, ldc
  *
- * and then, where the copy engine brings its operands, their tensor maps (TMA), and where blocks
+ * and of a batch the steps from a product's A, B and C to the next one's; and then, where the copy engine brings its operands, their tensor maps (TMA), and where blocks
  * leave parts of sums, the address of a workspace.  A kernel that copies an operand takes
  *
  *     inner, outer, operand, offset, step inner, step outer, copy, ld
@@ -19,8 +19,12 @@
 #include <string.h>
 
 enum { MAPS = 2, COPIES = 2 };
-enum { OF_COPY = 8, OF_KERNEL = 16 + MAPS + 1, PLACES = COPIES * OF_COPY + OF_KERNEL };
-enum { LAUNCHES = COPIES + 2, PATCHES = PLACES };
+enum { OF_COPY = 8, STEPS = 3, OF_KERNEL = 16 + STEPS + MAPS };
+
+/* Launches of a batch at most, each of as many products as a grid has blocks in z (CUDA C++
+ * Programming Guide, technical specifications). */
+enum { LAUNCHES = 8, MOST_PRODUCTS = 65535 };
+enum { PLACES = LAUNCHES * OF_KERNEL, PATCHES = PLACES };
 
 /* A launch's workspace: what begins it, and blocks that find a word there. */
 enum { NUMBER_BYTES = 128, WORD_BYTES = 4, PARTS_AT = 16384 };
@@ -53,7 +57,8 @@ typedef struct {
     uint64_t zero_bytes, scratch_bytes;
 } layout;
 
-_Static_assert(sizeof(tilewright_product) == 11 * sizeof(uint64_t), "a key without padding");
+_Static_assert(sizeof(tilewright_product) == 16 * sizeof(uint64_t), "a key without padding");
+_Static_assert(COPIES * OF_COPY + OF_KERNEL <= PLACES, "room for copies");
 
 /* Where an operand is: of a kind of address, so many bytes behind. */
 typedef struct {
@@ -215,14 +220,12 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
     return TW_OK;
 }
 
-/* Fill in what a kernel takes. */
-static tw_status put_arguments(layout *into, const tilewright_product *it,
-                               const tilewright_problem *p, const tilewright_geometry *by,
-                               const operand *a, const operand *b, int takes_workspace, int shares)
+/* Fill in what every kernel takes. */
+static void put_common(layout *into, const tilewright_product *it, const tilewright_problem *p,
+                       const operand *a, const operand *b, int64_t delta_c)
 {
     const unsigned char type = it->is_double ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
-    const operand c = {TILEWRIGHT_C, 0, p->ldc};
-    const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0};
+    const operand c = {TILEWRIGHT_C, delta_c, p->ldc};
     put(into, p->m);
     put(into, p->n);
     put(into, it->reads ? p->k : 0); /* an empty sum reads neither A nor B, whatever alpha is */
@@ -239,7 +242,16 @@ static tw_status put_arguments(layout *into, const tilewright_product *it,
     put_address(into, &c);
     put(into, 0);
     put(into, c.ld);
+}
+
+/* Fill in what a kernel takes. */
+static tw_status put_arguments(layout *into, const tilewright_product *it,
+                               const tilewright_problem *p, const tilewright_geometry *by,
+                               const operand *a, const operand *b, int takes_workspace, int shares)
+{
+    const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0};
     tw_status status = TW_OK;
+    put_common(into, it, p, a, b, 0);
     if (by->tma)
         status = put_map(into, by, p->element_bytes, a, p->m, p->k, by->tile_m, p->trans_a);
     if (by->tma && status == TW_OK)
@@ -280,6 +292,85 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
     return status;
 }
 
+/* ---- Batches ------------------------------------------------------------------------ */
+
+/* The kernel that computes a batch in one launch; false where one a product takes less time. */
+static int choose_batched(const tilewright_product *it, const tilewright_place *place,
+                          tilewright_choice *choice)
+{
+    const tilewright_rows *const from =
+        &tilewright_batched_of[it->precision][it->op_a][it->op_b];
+    tilewright_problem problem = problem_of(it);
+    tilewright_choice alone;
+    if (it->batch < 2 || from->count == 0)
+        return 0;
+    if (!tilewright_choose(&tilewright_rows_of[it->precision][it->op_a][it->op_b], &problem, place,
+                           &alone) ||
+        alone.kernel->own) /* of which there is no machine code for batches */
+        return 0;
+    problem.batch = it->batch;
+    if (!tilewright_choose(from, &problem, place, choice) || choice->code == TILEWRIGHT_NONE)
+        return 0;
+    return !(alone.ns * (double)it->batch < choice->ns);
+}
+
+/* Lay a batch out: all products at once, by blocks in z. */
+static tw_status put_batch(layout *into, tilewright_context *here, const tilewright_product *it,
+                           const tilewright_choice *choice)
+{
+    const tilewright_problem p = problem_of(it);
+    tilewright_geometry by = choice->kernel->geometry;
+    tilewright_grid grid;
+    void *function, *second;
+    by.split_k = by.persistent = by.stream_k = 0; /* blocks compute a tile each */
+    if (!tilewright_lay_out(&by, &p, here->place.multiprocessors, &grid) ||
+        it->batch > (int64_t)LAUNCHES * MOST_PRODUCTS)
+        return TW_TOO_LARGE;
+    const tw_status status = tilewright_function(here, choice->code, &function, &second);
+    if (status)
+        return status;
+    for (int64_t first = 0; first < it->batch; first += MOST_PRODUCTS) {
+        const int64_t beyond = first * p.element_bytes;
+        const operand a = {TILEWRIGHT_A, beyond * it->step_a, it->lda};
+        const operand b = {TILEWRIGHT_B, beyond * it->step_b, it->ldb};
+        tilewright_launch *const made = begin(into, function);
+        made->grid_x = grid.grid_x;
+        made->grid_y = grid.grid_y;
+        made->grid_z = (unsigned)tilewright_least(MOST_PRODUCTS, it->batch - first);
+        made->block_x = by.threads_x;
+        made->block_y = by.threads_y;
+        made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
+        put_common(into, it, &p, &a, &b, beyond * it->step_c);
+        put(into, it->step_a);
+        put(into, it->step_b);
+        put(into, it->step_c);
+        made->count = into->place_count - made->first;
+    }
+    return TW_OK;
+}
+
+/* Make the plan that was laid out. */
+static tw_status make(const layout *made, tilewright_context *here, tilewright_plan **plan)
+{
+    *plan = tilewright_plan_new(here->handle, made->launches, made->launch_count, made->places,
+                                made->map_of, made->place_count, made->maps, made->map_count,
+                                made->patches, made->patch_count, made->zero_bytes,
+                                made->scratch_bytes);
+    return *plan == NULL ? TW_NO_MEMORY : TW_OK;
+}
+
+/* Let a plan be started for each product of a batch. */
+static tw_status repeat(tilewright_plan *plan, const tilewright_product *it)
+{
+    const int64_t size = tilewright_element_bytes(it->precision);
+    const tilewright_repeat all = {it->batch, it->step_a * size, it->step_b * size,
+                                   it->step_c * size};
+    if (it->batch < 2 || tilewright_plan_repeat(plan, &all, 1))
+        return TW_OK;
+    tilewright_plan_free(plan);
+    return TW_NO_MEMORY;
+}
+
 tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
                          tilewright_plan **plan, int *has_copies)
 {
@@ -288,6 +379,11 @@ tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
     tilewright_grid grid;
     layout made = {.zero_bytes = 0};
     operand operands[2] = {{TILEWRIGHT_A, 0, it->lda}, {TILEWRIGHT_B, 0, it->ldb}};
+    *has_copies = 0;
+    if (choose_batched(it, &here->place, &choice)) {
+        const tw_status found = put_batch(&made, here, it, &choice);
+        return found ? found : make(&made, here, plan);
+    }
     if (!tilewright_way_of(it, &here->place, &way, &choice))
         return TW_NO_KERNEL;
     if (!tilewright_lay_out(&choice.kernel->geometry, &way.problem, here->place.multiprocessors,
@@ -312,9 +408,6 @@ tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
     if (status)
         return status;
     *has_copies = way.copies[0].is_made || way.copies[1].is_made;
-    *plan = tilewright_plan_new(here->handle, made.launches, made.launch_count, made.places,
-                                made.map_of, made.place_count, made.maps, made.map_count,
-                                made.patches, made.patch_count, made.zero_bytes,
-                                made.scratch_bytes);
-    return *plan == NULL ? TW_NO_MEMORY : TW_OK;
+    status = make(&made, here, plan);
+    return status ? status : repeat(*plan, it);
 }

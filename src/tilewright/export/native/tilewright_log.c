@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *folder;
 static FILE *file;
 
-static const char *const libraries[] = {"cublas", "blas"};
+static const char *const libraries[] = {"cublas", "blas"}, *const accuracies[] = {"fp32", "fp64"};
 const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
 
 static void hold(void) { pthread_mutex_lock(&lock); }
@@ -77,7 +77,9 @@ void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_m
     seen *entry = tilewright_table_find(&kinds, key);
     if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
         key->served && key->m > 0 && key->n > 0)
-        entry->kernel = tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
+        entry->kernel = tilewright_laid_elsewhere
+                            ? accuracies[key->letter & 1]
+                            : tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
                                   tilewright_operations[key->op_a],
                                   tilewright_operations[key->op_b], key->m, key->n, key->k);
     if (removed != NULL)

@@ -49,6 +49,35 @@ static int meets_alike(int64_t at, const tilewright_matrix *x, const tilewright_
     return 0;
 }
 
+int tilewright_batch_fits(const tilewright_matrix *x, int64_t step, int64_t batch,
+                          int64_t element_bytes)
+{
+    if (!tilewright_fits(x, element_bytes))
+        return 0;
+    if (batch < 2 || step == 0 || x->rows == 0 || x->columns == 0)
+        return 1;
+    const int64_t most = INT64_MAX / element_bytes - extent(x);
+    return step <= most / (batch - 1) &&
+           (uintptr_t)((extent(x) + step * (batch - 1)) * element_bytes) <= UINTPTR_MAX - x->first;
+}
+
+int tilewright_batches_meet(const tilewright_matrix *x, int64_t step_x, const tilewright_matrix *y,
+                            int64_t step_y, int64_t batch, int64_t element_bytes)
+{
+    const int64_t along_x = extent(x) + step_x * (batch - 1);
+    const int64_t along_y = extent(y) + step_y * (batch - 1);
+    return x->first < y->first + (uintptr_t)(along_y * element_bytes) &&
+           y->first < x->first + (uintptr_t)(along_x * element_bytes);
+}
+
+/* No two do where the batch steps over whole matrices, or its matrices lie between columns. */
+int tilewright_meets_itself(const tilewright_matrix *x, int64_t step, int64_t batch)
+{
+    if (batch < 2 || step >= extent(x))
+        return 0;
+    return step < x->rows || (batch - 1) * step + x->rows > x->ld;
+}
+
 int tilewright_overlap(const tilewright_matrix *x, const tilewright_matrix *y,
                        int64_t element_bytes)
 {

@@ -1,0 +1,117 @@
+"""What `tilewright run` costs and wins a call: a C program of cuBLAS's, with and without.
+
+The program knows nothing of what is preloaded.  It runs with and without in turns: small calls that
+are served, calls that are passed on, some of them of nothing, which take cuBLAS a moment.  Then 16
+threads, each with a handle of its own, call for a while, and neither the host's nor the device's
+memory may grow.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.peers.cublas import library_file
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
+from tilewright.export.compiling import CompilerError, link
+
+__all__ = ["BENCHMARK"]
+
+# Of the program with and without, in turns.
+_ROUNDS = 5
+
+# Beside the seconds that were asked for: libraries are loaded, threads end.
+_STARTING = 120
+
+
+class Preloaded(Benchmark):
+    """See the module."""
+
+    measures = "nanoseconds of the host a call of cuBLAS under `tilewright run`, and 16 threads"
+    against = "the same program without"
+    takes = "as many seconds as threads run, and half a minute"
+    # Seconds of the threads.
+    options = {"count": "60"}  # noqa: RUF012
+
+    def rows(self, asked: Asked) -> Iterator[Row]:
+        """Yield a row for each kind of call, and one of the threads."""
+        if asked.live.backend != "cuda":
+            raise UnavailableError(f"cuBLAS does not run on {asked.live.id}; use a CUDA device")
+        from tilewright.export.preload import preloaded_library
+
+        try:
+            ours = str(preloaded_library(asked.live.id))
+        except CompilerError as error:
+            raise UnavailableError(str(error)) from None
+        ordinal = str(getattr(asked.live, "ordinal"))  # noqa: B009  # CUDA's
+        with tempfile.TemporaryDirectory() as folder:
+            program = [str(_built(Path(folder))), library_file(), ordinal]
+            found: dict[str, dict[str, list[float]]] = {}
+            for _ in range(_ROUNDS):
+                for kind, preloaded in (("ours_ns", ours), ("cublas_ns", "")):
+                    for name, ns in _lines([*program, "times"], preloaded, 0):
+                        found.setdefault(name, {}).setdefault(kind, []).append(float(ns))
+            for name, times in found.items():
+                yield {"calls": name} | {kind: statistics.median(x) for kind, x in times.items()}
+            [numbers] = _lines([*program, str(asked.count)], ours, asked.count)
+            names = "called", "failures", "host_kb", "device_kb"
+            yield {"seconds": asked.count, **dict(zip(names, map(int, numbers), strict=True))}
+
+    def line(self, row: Row) -> str:
+        """Return what was found."""
+        if "called" in row:
+            return (
+                f"16 threads, {row['seconds']} s: {row['called']} calls, {row['failures']} failed,"
+                f" {row['host_kb']} KB more on the host, {row['device_kb']} KB on the device"
+            )
+        return f"{row['calls']}: {row['ours_ns']:.0f} ns, without {row['cublas_ns']:.0f}"
+
+    def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
+        """Return the kinds of calls."""
+        return HEADS, [[*line] for line in lines(rows)]
+
+
+HEADS = "call", "ns", "cuBLAS alone", "more"
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Return a line for each kind of call."""
+    return [
+        [
+            row["calls"], f"{row['ours_ns']:.0f}", f"{row['cublas_ns']:.0f}",
+            f"{row['ours_ns'] - row['cublas_ns']:+.0f}",
+        ] for row in rows if "calls" in row
+    ]  # fmt: skip
+
+
+def _built(folder: Path) -> Path:
+    main = folder / "preloaded.c"
+    main.write_bytes(files("tilewright.bench.benchmarks").joinpath(main.name).read_bytes())
+    try:
+        link([main], folder / "program")
+    except CompilerError as error:
+        raise UnavailableError(str(error)) from None
+    return folder / "program"
+
+
+def _lines(command: Sequence[str], preloaded: str, seconds: int) -> list[list[str]]:
+    """Return the words of what a run prints."""
+    environment: dict[str, Any] = {**os.environ, **({"LD_PRELOAD": preloaded} if preloaded else {})}
+    done = subprocess.run(  # noqa: S603  # built here, no shell
+        command, env=environment, capture_output=True, text=True, timeout=seconds + _STARTING,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.strip() or f"status {done.returncode}"
+        raise UnavailableError(f"the C program ended: {said.splitlines()[-1]}")
+    return [line.split("|") for line in done.stdout.splitlines()]
+
+
+BENCHMARK = Preloaded()
