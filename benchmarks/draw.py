@@ -34,6 +34,7 @@ from of_calls import (
     c_calls,
     calls,
     cliffs,
+    contractions,
     devices,
     flat,
     fp8,
@@ -44,6 +45,7 @@ from of_calls import (
     lu,
     not_yet,
     opencl_calls,
+    preloaded,
     public_calls,
     readme,
     regret,
@@ -394,11 +396,13 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
     },
-    "docs/export.md": {"calls": c_calls, "blas": blas_calls, "testers": blas_testers},
+    "docs/export.md": {
+        "calls": c_calls, "preloaded": preloaded, "blas": blas_calls, "testers": blas_testers,
+    },
     "docs/search.md": {
         "scores": scores, "gemm": gemm_spaces, "h100": h100_spaces, "pruning": pruning,
     },
-    "docs/how-to/pytorch.md": {"training": training},
+    "docs/how-to/pytorch.md": {"training": training, "contractions": contractions},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
         "multiples": cliffs, "flat": flat,

@@ -21,7 +21,9 @@ from committed import (
     rows,
     table,
 )
+from tilewright.bench.benchmarks import contractions as ladders
 from tilewright.bench.benchmarks import grouped, syrk
+from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
@@ -394,6 +396,24 @@ def training() -> str:
     found = rows("h100/training")
     whose = f"{about('h100/training')}, PyTorch {found[0]['torch']}"
     return f"{whose}.\n\n{table(steps.HEADS, steps.lines(found))}"
+
+
+def contractions() -> str:
+    """Return iterations of coupled cluster's ladder, a line a type."""
+    if not is_there("h100/contractions"):
+        return not_yet("contractions")
+    found = rows("h100/contractions")
+    whose = f"{about('h100/contractions')}, PyTorch {found[0]['torch']}"
+    return f"{whose}.\n\n{table(ladders.HEADS, ladders.lines(found))}"
+
+
+def preloaded() -> str:
+    """Return what calls cost under `tilewright run`, and what threads found."""
+    if not is_there("h100/preloaded"):
+        return not_yet("preloaded")
+    found = rows("h100/preloaded")
+    said = " ".join(f"{programs.BENCHMARK.line(row)}." for row in found if "called" in row)
+    return f"{about('h100/preloaded')}.\n\n{table(programs.HEADS, programs.lines(found))}\n\n{said}"
 
 
 def host_cost() -> str:

@@ -21,7 +21,10 @@ from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 
-NEEDS_A_GPU = {"calls", "host-cost", "first-call", "cycle-model", "c-calls", "syrk", "training"}
+NEEDS_A_GPU = {
+    "calls", "host-cost", "first-call", "cycle-model", "c-calls", "syrk", "training", "preloaded",
+    "contractions",
+}  # fmt: skip
 
 
 def test_every_benchmark_is_listed_with_what_it_measures(capsys):

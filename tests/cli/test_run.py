@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.cli.app import run
-from tilewright.export import preload
+from tilewright.export import preload, target
 
 LIBRARY = "/nowhere/libtilewright_blas.so"  # the loader only warns of it
 SAYS = """\
@@ -42,3 +42,14 @@ def test_calls_are_listed_with_their_times(capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     assert "64 x 32 x 16" in said
     assert "cuBLAS: 3 calls served, 0 passed on; served in 0.0 ms where cuBLAS took 0.1 ms" in said
+
+
+def test_other_accuracies_are_laid_out_for_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_live", lambda device, defaults: target.find_target("sm_90a"))
+    asks = (
+        "import os, socket, sys; client = socket.socket(socket.AF_UNIX);"
+        " client.connect(os.environ['TILEWRIGHT_CUBLAS_PLANS']); client.sendall(bytes(136));"
+        " sys.exit(len(client.recv(9)) if os.environ['TILEWRIGHT_CUBLAS_ACCURACY'] == 'fp64' else 1)"
+    )
+    assert run(["run", "--accuracy", "fp64", "--", sys.executable, "-c", asks]) == 9
+    assert run(["run", "--accuracy", "fp16", "--", sys.executable, "-c", asks]) == 2
