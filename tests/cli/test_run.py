@@ -49,7 +49,7 @@ def test_other_accuracies_are_laid_out_for_the_program(monkeypatch: pytest.Monke
     asks = (
         "import os, socket, sys; client = socket.socket(socket.AF_UNIX);"
         " client.connect(os.environ['TILEWRIGHT_CUBLAS_PLANS']); client.sendall(bytes(136));"
-        " sys.exit(len(client.recv(9)) if os.environ['TILEWRIGHT_CUBLAS_ACCURACY'] == 'fp64' else 1)"
+        " sys.exit(len(client.recv(9)) * (os.environ['TILEWRIGHT_CUBLAS_ACCURACY'] == 'fp64'))"
     )
     assert run(["run", "--accuracy", "fp64", "--", sys.executable, "-c", asks]) == 9
     assert run(["run", "--accuracy", "fp16", "--", sys.executable, "-c", asks]) == 2
