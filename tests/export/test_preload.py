@@ -11,6 +11,9 @@ import pytest
 
 from tests.export.building import HERE, needs_c, run
 from tests.export.conftest import LIBRARIES
+from tilewright.backend import LiveDevice
+from tilewright.bench.registry import Asked, benchmark
+from tilewright.cli.app import run as tilewright
 from tilewright.cli.run import read_log, summary
 from tilewright.export import compiling
 from tilewright.export.compiling import CompilerError, link
@@ -80,3 +83,31 @@ def test_a_compiler_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(compiling, "compilers", list)
     with pytest.raises(CompilerError, match="no C compiler"):
         link([wrong], tmp_path / "program")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_programs_of_cupy_get_the_bits_of_gemm(
+    cuda: LiveDevice, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cupy")
+    program = [sys.executable, str(HERE / "cupy_program.py")]
+    accuracies = ["--accuracy", "fp32", "--accuracy", "fp64"]
+    assert tilewright(["run", "--device", cuda.id, "--calls", *accuracies, "--", *program]) == 0
+    said = capfd.readouterr().out
+    assert "fp32" in said
+    assert "fp64" in said
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_is_preloaded_costs_little_and_holds_in_threads(cuda: LiveDevice) -> None:
+    *kinds, threads = benchmark("preloaded").rows(Asked(cuda, count=5))
+    passed = [row["ours_ns"] - row["cublas_ns"] for row in kinds if "nothing" in row["calls"]]
+    assert passed
+    assert max(passed) <= 300
+    assert threads["failures"] == 0
+    assert threads["called"] > 1000
+    assert max(threads["host_kb"], threads["device_kb"]) < 8192
