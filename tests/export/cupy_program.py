@@ -1,4 +1,4 @@
-"""A program of CuPy's, run with the library preloaded: its products have the bits of ``tw.gemm``."""
+"""A program of CuPy's, run with the library preloaded: products have the bits of ``tw.gemm``."""
 
 from __future__ import annotations
 
