@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import cupy
 
 import tilewright as tw
@@ -31,20 +33,38 @@ for dtype, accuracy in (("f4", "fp32"), ("f8", "fp64"), ("c8", "fp32"), ("c16", 
     check(dtype, accuracy, (7, 130, 96), (7, 96, 64))
     check(dtype, accuracy, (3, 65, 33), (3, 33, 129))
 
-# Into a graph go products of sizes that were never computed before.
-a, b, c = drawn("f4", 777, 640), drawn("f4", 640, 896), cupy.empty((777, 896), "f4")
-large, made = drawn("f4", 2304, 2304), cupy.empty((2304, 2304), "f4")
+# Into a graph go products of sizes that were never computed before; CuPy itself captures none.
+names, cublas = ctypes.CDLL(None), ctypes.CDLL("libcublas.so.13")
+handle = ctypes.c_void_p(cupy.cuda.device.get_cublas_handle())
+scalars = (ctypes.c_float * 2)(1, 0)
+
+
+def multiply(a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray, stream: cupy.cuda.Stream) -> None:
+    """Call cuBLAS as a linked program does: c <- a b of float32 in rows."""
+    (m, k), n = a.shape, b.shape[1]
+    assert cublas.cublasSetStream_v2(handle, ctypes.c_void_p(stream.ptr)) == 0
+    places = [ctypes.c_void_p(x.data.ptr) for x in (a, b, c)]
+    alpha, beta = ctypes.byref(scalars), ctypes.byref(scalars, 4)
+    status = names.cublasSgemm_v2(
+        handle, 0, 0, n, m, k, alpha, places[1], n, places[0], k, beta, places[2], n
+    )
+    assert status == 0
+
+
+operands = [(drawn("f4", m, k), drawn("f4", k, n)) for m, n, k in ((777, 896, 640), (2304,) * 3)]
+results = [cupy.empty((a.shape[0], b.shape[1]), "f4") for a, b in operands]
 stream = cupy.cuda.Stream(non_blocking=True)
+cupy.cuda.Device().synchronize()
 with stream:
-    cupy.matmul(drawn("f4", 8, 8), drawn("f4", 8, 8))
-    stream.synchronize()
     stream.begin_capture()
-    cupy.matmul(a, b, out=c)
-    cupy.matmul(large, large, out=made)
+    for (a, b), c in zip(operands, results, strict=True):
+        multiply(a, b, c, stream)
     graph = stream.end_capture()
-    for _ in range(2):
-        a[:], large[:] = drawn("f4", *a.shape), drawn("f4", *large.shape)
-        graph.launch(stream)
-        stream.synchronize()
+for _ in range(2):
+    for a, b in operands:
+        a[:], b[:] = drawn("f4", *a.shape), drawn("f4", *b.shape)
+    cupy.cuda.Device().synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    for (a, b), c in zip(operands, results, strict=True):
         assert bool(cupy.array_equal(c, cupy.matmul(a, b)))
-        assert bool(cupy.array_equal(made, cupy.matmul(large, large)))
