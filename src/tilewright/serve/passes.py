@@ -16,6 +16,7 @@ from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.residues.chain import BOUND, CORE, native_source, tensor_config
 from tilewright.serve.residues.cuts import passes_of
+from tilewright.serve.split.chain import ieee_of_tensor_cores, ieee_source
 from tilewright.serve.split.product import arithmetic_of_scheme
 from tilewright.serve.tensor_cores import wgmma
 from tilewright.stencil import Source, Variant
@@ -50,6 +51,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from _factorisations()
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
+    yield from (("fp32 batches", one) for one in _ieee_of_batches())
     for name in _ROUTES:
         scheme = SCHEMES[name]
         yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
@@ -81,14 +83,20 @@ def _factorisations() -> Iterator[tuple[str, Source]]:
 def _splits() -> Iterator[Source]:
     sources = Sources("cuda")
     few, many = (SCHEMES[name] for name in _ROUTES)
-    for a, b in itertools.product((False, True), repeat=2):
-        of = Operands(Stored(1, 1, a), Stored(1, 1, b))
+    for a, b, products in itertools.product((False, True), (False, True), (1, 2)):
+        of = Operands(Stored(1, 1, a), Stored(1, 1, b), products)
         yield sources.largest(of)
         yield sources.split(of, few, guarded=True)
         yield sources.split(of, many, exponents="known", run_if=2)
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
         yield sources.expand(op, wide=True, other=other)
     yield sources.expand(Trans.T, wide=False)
+
+
+def _ieee_of_batches() -> Iterator[Source]:
+    for ops in itertools.product((Trans.N, Trans.T), repeat=2):
+        variant = Variant(precision("s"), *ops)
+        yield ieee_source(ieee_of_tensor_cores(variant), variant, "cuda")
 
 
 def _residues() -> Iterator[Source]:
@@ -130,3 +138,6 @@ def _products(
             often = not promote_k or 0 < config.integer("promote_k") <= promote_k
             if config in space and often:
                 yield f"{name} {config.id}", family.source(config, variant, "cuda")
+                if made.routed and config.integer("multiprocessors"):
+                    batch = family.source_for_batch_of_parts(config, variant)
+                    yield f"{name} batches {config.id}", batch

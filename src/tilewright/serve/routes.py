@@ -127,7 +127,7 @@ def lay_out(
         )
     if arithmetic == INVARIANT:
         return replace(_invariant(live, problem, call, space), repeats=repeats)
-    why = why_ieee(live, problem, call, arithmetic, residues)
+    why = why_ieee(live, problem, call, arithmetic, residues, repeats)
     if arithmetic and not why:
         if arithmetic in BY_RESIDUES:
             from tilewright.serve.residues.chain import residue_steps
@@ -176,8 +176,9 @@ def _invariant(live: LiveDevice, problem: Problem, call: GemmCall, space: Memory
 
 
 def why_ieee(
-    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str, residues: Residues = PLAIN
-) -> str:
+    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str,
+    residues: Residues = PLAIN, repeats: Sequence[Repeat] = (),
+) -> str:  # fmt: skip
     """Return why an arithmetic is out of the question; nothing if it is not, or none is named."""
     if not arithmetic:
         return ""
@@ -187,7 +188,7 @@ def why_ieee(
         return why_native(live, problem, call, residues)
     from tilewright.serve.split.serve import why_ieee
 
-    return why_ieee(live, problem, call, arithmetic)
+    return why_ieee(live, problem, call, arithmetic, repeats)
 
 
 def direct(live: LiveDevice, problem: Problem, call: GemmCall, *, invariant: bool = False) -> Step:

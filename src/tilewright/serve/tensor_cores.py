@@ -16,7 +16,15 @@ from tilewright.stencil import Source, stencil
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, operands_of
 
-__all__ = ["config_for", "expected_ns", "has_wgmma", "reads", "source_of", "wgmma"]
+__all__ = [
+    "config_for",
+    "expected_ns",
+    "has_wgmma",
+    "reads",
+    "source_of",
+    "source_of_batch",
+    "wgmma",
+]
 
 # Of the devices that have these tensor cores.
 _CAPABILITY = 90
@@ -48,10 +56,16 @@ def source_of(config: Config, variant: TensorVariant) -> Source:
     return wgmma().source(config, variant, "cuda")
 
 
+@lru_cache(maxsize=64)
+def source_of_batch(config: Config, variant: TensorVariant) -> Source:
+    """Return the source of a config for batches of products of parts."""
+    return wgmma().source_for_batch_of_parts(config, variant)
+
+
 @lru_cache(maxsize=4096)
 def config_for(
     variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
-    compensated: bool = False,
+    compensated: bool = False, products: int = 1,
 ) -> Config:  # fmt: skip
     """Return the config of which the shortest time is expected.
 
@@ -70,29 +84,31 @@ def config_for(
         Sums leave the tensor core after at most so many steps; 0: whenever.
     compensated : bool
         Whether it has to make up for the roundings of sums that leave it (`Wgmma.compensates`).
+    products : int
+        Of a batch: of several, configs have persistent blocks, which go through all of them.
 
     Raises
     ------
     ValueError
         If the device runs none.
     """
-    return _expected(variant, device, (m, n, k), promote_k, compensated)[0]
+    return _expected(variant, device, (m, n, k), promote_k, compensated, products)[0]
 
 
 def expected_ns(
     variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
-    compensated: bool = False,
+    compensated: bool = False, products: int = 1,
 ) -> float:  # fmt: skip
     """Return the nanoseconds that are expected of a product.
 
     Parameters and errors are those of `config_for`.
     """
-    return _expected(variant, device, (m, n, k), promote_k, compensated)[1]
+    return _expected(variant, device, (m, n, k), promote_k, compensated, products)[1]
 
 
 def _expected(
     variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
-    compensated: bool,
+    compensated: bool, products: int,
 ) -> tuple[Config, float]:  # fmt: skip
     # No config compensates the sums of TF32's parts, which are not served but to measure them.
     able = _able(variant, device, promote_k, compensated) or _able(
@@ -101,8 +117,12 @@ def _expected(
     if able is None:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
     configs, model = able
-    problem = Problem(*size, operands_of(variant.arithmetic), Trans.T, Trans.N)
+    problem = Problem(*size, operands_of(variant.arithmetic), Trans.T, Trans.N, batch=products)
     expected = model.expected(problem, device.multiprocessors)
+    if products > 1:
+        stays = np.array([config.integer("multiprocessors") > 0 for config in configs])
+        if stays.any():  # what compensates has none
+            expected = np.where(stays, expected, np.inf)
     at = int(np.argmin(expected))
     return configs[at], float(expected[at])
 

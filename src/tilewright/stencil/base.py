@@ -253,9 +253,13 @@ class Source:
         """Return this kernel with one more argument: it runs where that int has this value.
 
         A pointer to an int in device memory; elsewhere the kernel returns at once and writes
-        nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).
+        nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).  For batches each
+        product has an int of its own: behind the pointer comes how many ints on the next one's is
+        (prelude/batched_run_if.h).
         """
-        return replace(self, defines={**self.defines, "RUN_IF": value})
+        many, each = read_source("prelude/batched.h"), read_source("prelude/batched_run_if.h")
+        text = self.text.replace(many, each)
+        return replace(self, text=text, defines={**self.defines, "RUN_IF": value})
 
     def batched(self) -> Source:
         """Return this kernel for batches: with steps of A, B and C as arguments behind the others.

@@ -9,19 +9,23 @@ Guarded ("fp32")::
 
 Launches of the routes that were not taken return at once: the decision never leaves the
 device.  A named scheme is the same chain without a choice.
+
+Products of a batch have one chain, each pass and product a launch for all, with a decision each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem, Trans
+from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.serve.rank_k.triangle import Piece
 from tilewright.serve.routes import MemorySpace
@@ -35,15 +39,21 @@ from tilewright.serve.split.product import (
     product_for,
 )
 from tilewright.serve.split.promise import MOST_K
-from tilewright.stencil import Variant
+from tilewright.serve.tensor_cores import has_wgmma
+from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.split import SCHEMES, Scheme, Sources
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.sources import Exponents, Operands, Stored
+from tilewright.stencil.split.sources import PARTS_OF_PRODUCT, Exponents, Operands, Stored
+from tilewright.stencil.wgmma import BatchOfParts
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "ieee_choice", "ieee_of_tensor_cores", "ieee_source", "scratch_bytes"]
 
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
+
+# Of the kernel that serves products of a batch that are refused: the one of batches of that size.
+_IEEE_TILE = (64, 64)
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Chain:
     arithmetic: str
     first: tuple[Step, ...] = ()  # what makes complex operands real
     blocks: tuple[Piece, ...] = ()  # what is computed of the result; all of it without them
+    batch: Repeat = (1, 0, 0, 0)  # how many products, and elements from one to the next
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -64,8 +75,9 @@ class Chain:
     def _operands(self) -> Operands:
         p = self.problem
         return Operands(
-            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed)
-        )
+            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed),
+            self.batch[0],
+        )  # fmt: skip
 
     def _transposed(self, scheme: Scheme) -> tuple[bool, bool]:
         """Whether parts of A and of B are stored in the other order than the operand."""
@@ -92,9 +104,9 @@ class Chain:
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
         stride = ld * outer
-        memory = self.scratch.need(
-            f"parts {which}", scheme.parts * stride * part_bytes(scheme.part)
-        )
+        many = self.batch[0]
+        parts = scheme.parts if many == 1 else many * PARTS_OF_PRODUCT
+        memory = self.scratch.need(f"parts {which}", parts * stride * part_bytes(scheme.part))
         return Parts(memory, stride, ld, trans, first)
 
     def _stored(self, which: int) -> Stored:
@@ -104,11 +116,17 @@ class Chain:
         return self.call.b if which else self.call.a
 
     def _tops(self) -> Any:
-        return self.scratch.need(TOPS, 4 * self._operands.words_of_tops, zeroed=True)
+        size = 4 * self.batch[0] * self._operands.words_of_tops
+        return self.scratch.need(TOPS, size, zeroed=True)
 
     def _sides(self) -> Any:
-        of = self._operands
-        return self.scratch.need("sides", 4 * (of.sides + of.words_of_counts))
+        return self.scratch.need("sides", 4 * self.batch[0] * self._operands.words_of_sides)
+
+    @property
+    def _steps(self) -> tuple[np.int64, ...]:
+        """What passes over a batch have as arguments besides."""
+        many, step_a, step_b, _ = self.batch
+        return () if many == 1 else (_i(step_a), _i(step_b))
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -124,7 +142,9 @@ class Chain:
         """Return the pass before the split; what the guard counts in is zero afterwards."""
         of = self._operands
         words = of.words_of_counts if guarded else 0
-        arguments = (*self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words))
+        arguments = (
+            *self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words), *self._steps,
+        )  # fmt: skip
         return Step(Sources(self.live.dialect).largest(of), of.launch, arguments)
 
     def _split(
@@ -160,11 +180,12 @@ class Chain:
         arguments = (
             *self._matrices(of),
             *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
-            self._tops(), self._sides(), _i(of.sides), *guard,
+            self._tops(), self._sides(), _i(of.sides), *guard, *self._steps,
         )  # fmt: skip
         if only_if is None:
             return Step(source, of.second_launch, arguments)
-        return Step(source, of.small_launch, (*arguments, only_if[1]))
+        launch = of.small_launch(self.live.spec.multiprocessors)
+        return Step(source, launch, (*arguments, only_if[1]))
 
     def before_products(self, scheme: Scheme) -> list[Step]:
         """Return the passes that split both operands into a named scheme's parts."""
@@ -195,10 +216,18 @@ class Chain:
                     a.behind(one.row, k_fast=a.trans.transposed),
                     b.behind(one.column, k_fast=not b.trans.transposed),
                     1.0 if k0 else float(complex(self.call.beta).real), one.c,
-                    self._sides(), run_if, wanted,
+                    self._sides(), run_if, wanted, self._batch_of_parts,
                 )  # fmt: skip
                 step = multiply.step(self.live, work)
                 yield step
+
+    @property
+    def _batch_of_parts(self) -> BatchOfParts | None:
+        many, _, _, step_c = self.batch
+        words = self._operands.words_of_sides
+        if many == 1:
+            return None
+        return BatchOfParts(many, PARTS_OF_PRODUCT, step_c, words, DECISION_WORDS)
 
     @property
     def _pieces(self) -> tuple[Piece, ...]:
@@ -206,6 +235,18 @@ class Chain:
         return self.blocks or (Piece(0, 0, p.m, p.n, self.call.c),)
 
     def _ieee(self, decision: Any) -> Iterator[Step]:
+        many, *steps = self.batch
+        if many > 1:
+            chosen = ieee_choice(self.live, self.problem, self.call)
+            assert chosen is not None  # whoever asked for one chain looked
+            variant, p, family = Variant.of(self.problem), self.problem, chosen.stencil
+            made = family.batched_arguments(
+                chosen.config, variant, self.call, many, (steps[0], steps[1], steps[2])
+            )
+            source = ieee_source(chosen, variant, self.live.dialect)
+            launch = chosen.geometry.batched(p.m, p.n, many)
+            yield Step(source, launch, (*made, decision, _i(DECISION_WORDS)))
+            return
         for one in self._pieces:
             problem, call = one.of(self.problem, self.call)
             chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
@@ -224,8 +265,10 @@ class Chain:
         few, many = SCHEMES[ROUTES[1]], SCHEMES[ROUTES[2]]
         for which in (0, 1):  # the larger first: one piece of memory serves both
             self._parts(many, which)
-        decision = self.scratch.need("decision", 4 * DECISION_WORDS)
-        guard = (_i(self.problem.k), decision, decision if report is None else report)
+        decision = self.scratch.need("decision", 4 * DECISION_WORDS * self.batch[0])
+        if report is None:
+            report = self.scratch.need("report", 4 * DECISION_WORDS)
+        guard = (_i(self.problem.k), decision, report)
         return [
             *self.first,
             self._largest(guarded=True),
@@ -235,6 +278,43 @@ class Chain:
             *self.products(many, decision, 2),
             *self._ieee(decision),
         ]
+
+
+def scratch_bytes(problem: Problem) -> int:
+    """Return about how much memory a chain takes for the parts of a product of a batch."""
+    elements = (problem.m + problem.n) * problem.k
+    return PARTS_OF_PRODUCT * part_bytes(SCHEMES[ROUTES[2]].part) * elements
+
+
+def ieee_choice(live: LiveDevice, problem: Problem, call: GemmCall) -> Choice | None:
+    """Return the kernel for what is refused of a batch, its machine code aside; None without one.
+
+    With tensor cores it is one config for operands that are aligned, so that few are built.
+    """
+    variant = Variant.of(problem)
+    if not has_wgmma(live):  # to measure the model: what runs on any device
+        family = stencil("portable")
+        return Choice(family, family.default(variant, live.spec))
+    chosen = ieee_of_tensor_cores(variant)
+    plain = begin_aligned(call) and chosen.geometry.mode(problem) == PLAIN
+    return chosen if plain else None
+
+
+@lru_cache(maxsize=16)
+def ieee_of_tensor_cores(variant: Variant) -> Choice:
+    """Return the kernel for what is refused of a batch, on a device with tensor cores."""
+    family = stencil("simt_async")
+    for config in family.batch_configs(variant):
+        geometry = family.geometry(config)
+        if (geometry.tile_m, geometry.tile_n) == _IEEE_TILE:
+            return Choice(family, config)
+    raise ValueError(f"no config of {family.name} for batches has tiles of {_IEEE_TILE}")
+
+
+def ieee_source(chosen: Choice, variant: Variant, dialect: Any) -> Source:
+    """Return the source of an `ieee_choice`: each product has a word that says whether it runs."""
+    one = chosen.stencil.source(chosen.config, variant, dialect, chosen.mode)
+    return one.batched().run_if(0)
 
 
 def _i(number: int) -> np.int64:

@@ -18,16 +18,23 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice, Operand
 from tilewright.dataclass import dataclass
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.split.promise import is_compensated
-from tilewright.serve.tensor_cores import config_for, has_wgmma, source_of, wgmma
+from tilewright.serve.tensor_cores import (
+    config_for,
+    has_wgmma,
+    source_of,
+    source_of_batch,
+    wgmma,
+)
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import Scheme, Sources
 from tilewright.stencil.split.sources import EXTRA_BITS
-from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 
@@ -111,6 +118,8 @@ class Work:
         Memory with the sides' numbers, exponents among them (guard.h).
     run_if, wanted
         Memory whose first int has to be `wanted`, or nothing happens.
+    batch : BatchOfParts, optional
+        How often all of it is repeated, each product as an int of its own says.
     """
 
     scheme: Scheme
@@ -126,6 +135,12 @@ class Work:
     sides: Any
     run_if: Any
     wanted: int
+    batch: BatchOfParts | None = None
+
+    def is_compensated(self, device: DeviceSpec) -> bool:
+        """Whether its sums make up for the roundings of their promotions; see `promise`."""
+        products = self.batch.products if self.batch else 1
+        return is_compensated(self.scheme, self.m, self.n, device, products)
 
 
 class Product(Protocol):
@@ -175,19 +190,25 @@ class ModelProduct:
             begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
+        of, launch = work.batch, sources.model_launch(work.m, work.n)
+        steps: tuple[Any, ...] = ()
+        if of is not None:
+            launch = replace(launch, batch=of.products)
+            parts = (of.step_parts * x.stride for x in (work.a, work.b))
+            steps = tuple(map(whole, (*parts, of.step_c, of.step_exponents, of.step_run_if)))
         return Step(
             sources.model(
                 work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits,
-                compensated=is_compensated(work.scheme, work.m, work.n, live.spec),
+                compensated=work.is_compensated(live.spec), batched=of is not None,
             ),
-            sources.model_launch(work.m, work.n),
+            launch,
             (
                 *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
                 *operand(work.a, work.a.trans.transposed),
                 *operand(work.b, not work.b.trans.transposed),
                 work.sides, whole(work.a.first_exponent), whole(work.b.first_exponent),
                 real(work.beta), work.c.memory, whole(work.c.offset), whole(work.c.ld),
-                work.run_if, np.int32(work.wanted),
+                work.run_if, np.int32(work.wanted), *steps,
             ),
         )  # fmt: skip
 
@@ -220,8 +241,8 @@ class HopperProduct:
             precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
         )
         config = self.config or config_for(
-            variant, live.spec, work.m, work.n, work.k1 - work.k0,
-            work.scheme.promote_k, is_compensated(work.scheme, work.m, work.n, live.spec),
+            variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k,
+            work.is_compensated(live.spec), work.batch.products if work.batch else 1,
         )  # fmt: skip
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
@@ -234,6 +255,10 @@ class HopperProduct:
             operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
             work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
         )  # fmt: skip
+        if work.batch is not None:
+            source = source_of_batch(config, variant)
+            launched = family.launch_of_batch_of_parts(config, variant, call, work.batch)
+            return Step(source, *launched)
         return Step(
             source_of(config, variant),
             family.launch(config, work.m, work.n),

@@ -29,15 +29,16 @@ _TRUNCATED = {"fp16": 21.1, "bf16": 21.5, "tf32": 26.1}
 _COMPENSATED = 2
 
 
-def is_compensated(scheme: Scheme, m: int, n: int, device: DeviceSpec) -> bool:
-    """Whether sums of an m x n result make up for the roundings of their promotions.
+def is_compensated(scheme: Scheme, m: int, n: int, device: DeviceSpec, products: int = 1) -> bool:
+    """Whether sums of m x n results make up for the roundings of their promotions.
 
-    They do where it has fewer tiles than the device has multiprocessors: SGEMM then divides k among
-    these, and errs less than in one chain.  The fastest kernels for large results have no registers
-    left for it, and need it less: SGEMM, too, has one chain there.  A scheme of one product has
-    infinities, of which compensation would make NaN.
+    They do where all of a batch have fewer tiles than the device has multiprocessors: SGEMM then
+    divides k among these, and errs less than in one chain.  The fastest kernels for large results
+    have no registers left for it, and need it less: SGEMM, too, has one chain there.  A scheme of
+    one product has infinities, of which compensation would make NaN.
     """
-    return len(scheme.products) > 1 and -(-m // _TILE) * -(-n // _TILE) < device.multiprocessors
+    tiles = -(-m // _TILE) * -(-n // _TILE) * products
+    return len(scheme.products) > 1 and tiles < device.multiprocessors
 
 
 def error_bound(scheme: Scheme, m: int, n: int, k: int, device: DeviceSpec) -> float:

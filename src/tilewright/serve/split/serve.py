@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,20 +12,24 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.batched.arrange import Repeat
+from tilewright.serve.batched.one_launch import keeps_alignment
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.rank_k.triangle import Piece
 from tilewright.serve.realigned import copied, expected_ns, way_of
 from tilewright.serve.routes import Laid, MemorySpace, direct, lay_out
 from tilewright.serve.routes import Step as Launched
-from tilewright.serve.split.chain import Chain
+from tilewright.serve.split.chain import Chain, ieee_choice, scratch_bytes
 from tilewright.serve.split.decision import ROUTES, TERMS_BF16
 from tilewright.serve.split.product import Step, is_proved, unproved_are_served
-from tilewright.serve.split.worth import is_worth
+from tilewright.serve.split.worth import is_worth, is_worth_together
 from tilewright.serve.tensor_cores import reads
 from tilewright.stencil import Source
 from tilewright.stencil.split import SCHEMES, Sources
 
 __all__ = ["split_steps", "why_ieee"]
+
+# Blocks in z of a grid; and memory for the parts of as many products as one chain has.
+_MOST_PRODUCTS, _MOST_BYTES = 65535, 1 << 30
 
 # Smaller results leave most of a tensor core's tile empty.  Nor could anything be promised:
 # the largest error among a few elements is luck, single precision's as well.
@@ -66,13 +70,55 @@ def split_steps(
         else:
             made += _plain_steps(live, problem, call, space, blocks)
         return Laid(made, arithmetic, arithmetic, "accuracy is 'tf32'", repeats=repeats)
-    steps = Chain(live, space, problem, call, arithmetic, first, tuple(blocks)).steps(report)
+    together = _together(live, problem, call, arithmetic, repeats)
+    if together:
+        at = repeats.index(together)
+        repeats = (*repeats[:at], *repeats[at + 1 :])
+        steps = list(_chains_of_batch(live, space, problem, call, together, report))
+    else:
+        chain = Chain(live, space, problem, call, arithmetic, first, tuple(blocks))
+        steps = chain.steps(report)
     launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
     if arithmetic in SCHEMES:
         return Laid(
             launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}", repeats=repeats
         )
     return Laid(launches, arithmetic, arithmetic, guarded=True, repeats=repeats)
+
+
+def _together(
+    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str, repeats: Sequence[Repeat]
+) -> Repeat | None:
+    """Return which repeats of a product in reals one chain serves; None: none of them."""
+    if not repeats or arithmetic != "fp32":
+        return None
+    found = max(repeats, key=lambda one: one[0])
+    steps, size = found[1:], problem.precision.element_bytes
+    if min(steps) < 0 or not keeps_alignment(steps[:2], size):
+        return None
+    if ieee_choice(live, problem, call) is None:
+        return None
+    if not unproved_are_served() and not is_worth_together(problem, found[0], live.spec):
+        return None
+    return found
+
+
+def _chains_of_batch(
+    live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall, batch: Repeat,
+    report: Any,
+) -> Iterator[Step]:  # fmt: skip
+    """Yield the launches of a batch: one chain for as many products as there is memory for."""
+    count, *steps = batch
+    most = max(1, min(_MOST_PRODUCTS, _MOST_BYTES // max(1, scratch_bytes(problem))))
+    each = -(-count // -(-count // most))
+    for first in range(0, count, each):
+        a, b, c = (
+            replace(x, offset=x.offset + first * step)
+            for x, step in zip((call.a, call.b, call.c), steps, strict=True)
+        )
+        many: Repeat = (min(each, count - first), steps[0], steps[1], steps[2])
+        part = replace(call, a=a, b=b, c=c)
+        yield from Chain(live, space, problem, part, "fp32", batch=many).steps(report)
 
 
 def _plain_steps(
@@ -89,7 +135,10 @@ def _plain_steps(
     return made
 
 
-def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
+def why_ieee(
+    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str,
+    repeats: Sequence[Repeat] = (),
+) -> str:  # fmt: skip
     """Return why parts are out of the question; nothing if they are not."""
     if complex(call.alpha).imag or complex(call.beta).imag:
         return "alpha or beta is complex"
@@ -111,9 +160,11 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
     if problem.m * problem.n < _FEWEST_RESULTS:
         return f"{problem.m} x {problem.n} results are no work for tensor cores"
     # Who serves what is unproved measures; what is proved is served because it is fast.
-    if not unproved_are_served() and not is_worth(problem, live.spec):
-        return "single precision is faster at this size"
-    return ""
+    if unproved_are_served() or is_worth(problem, live.spec):
+        return ""
+    if not problem.precision.is_complex and _together(live, problem, call, arithmetic, repeats):
+        return ""
+    return "single precision is faster at this size"
 
 
 def _is_slower(live: LiveDevice, problem: Problem, call: GemmCall) -> bool:

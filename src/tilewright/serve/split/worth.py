@@ -12,7 +12,7 @@ from tilewright.serve.tensor_cores import expected_ns
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
-__all__ = ["chain_seconds", "ieee_seconds", "is_worth"]
+__all__ = ["chain_seconds", "ieee_seconds", "is_worth", "is_worth_together"]
 
 # All of an H100 SXM (2026-11-21).
 # What is left of the chain's 37.6 us at 1024 without bytes and product: six launches, three of
@@ -47,22 +47,50 @@ def is_worth(problem: Problem, device: DeviceSpec) -> bool:
     return chain_seconds(device, *size) < ieee_seconds(device, *size)
 
 
+def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bool:
+    """Whether one chain of all products of a batch is expected to take the least time.
+
+    Less than a chain a product, and than SGEMM of all.  Sums of what fills no more than the device
+    are compensated, which has no kernels for batches.
+
+    Parameters
+    ----------
+    problem : Problem
+        One of them, of real numbers.
+    products : int
+        Of the batch.
+    device : DeviceSpec
+        A Hopper GPU.
+    """
+    size = problem.m, problem.n, problem.k
+    if is_compensated(SCHEMES["fp16x3"], problem.m, problem.n, device, products):
+        return False
+    alone = products * chain_seconds(device, *size)
+    return chain_seconds(device, *size, products) < min(
+        alone, ieee_seconds(device, *size, products)
+    )
+
+
 @lru_cache(maxsize=4096)
-def chain_seconds(device: DeviceSpec, m: int, n: int, k: int) -> float:
-    """Return what a guarded chain that ends in products of FP16 takes, in seconds."""
+def chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
+    """Return what a guarded chain that ends in products of FP16 takes, in seconds.
+
+    Of a batch it is one chain of all products.
+    """
     variant = TensorVariant(
         precision("s"), Trans.T, Trans.N, arithmetic=ARITHMETICS["fp16x3"]
     )  # either order is as fast
     scheme = SCHEMES["fp16x3"]
-    compensated = is_compensated(scheme, m, n, device)
-    product = expected_ns(variant, device, m, n, k, scheme.promote_k, compensated) * 1e-9
-    passes = _BYTES * (m + n) * k / _BYTES_PER_SECOND
+    compensated = is_compensated(scheme, m, n, device, products)
+    ns = expected_ns(variant, device, m, n, k, scheme.promote_k, compensated, products)
+    product = ns * 1e-9
+    passes = _BYTES * (m + n) * k * products / _BYTES_PER_SECOND
     return _LAUNCHES + passes + product
 
 
-def ieee_seconds(device: DeviceSpec, m: int, n: int, k: int) -> float:
-    """Return what SGEMM takes, in seconds."""
-    return _IEEE_LAUNCH + 2 * m * n * k / (_IEEE_PER_SECOND * _share(device))
+def ieee_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
+    """Return what SGEMM takes, in seconds, of a batch in one launch."""
+    return _IEEE_LAUNCH + 2 * m * n * k * products / (_IEEE_PER_SECOND * _share(device))
 
 
 def _share(device: DeviceSpec) -> float:

@@ -76,7 +76,8 @@ HELPER int route_of(const PRIVATE int *decision)
     return ROUTE_BF16X6;
 }
 
-/* Decide and write it down; `shared` has room for (COUNTS + 1) THREADS. */
+/* Decide and write it down, of a batch's last product once more; `shared` has room for
+ * (COUNTS + 1) THREADS. */
 HELPER void decide(isize k, SHARED int *shared, GLOBAL int *tops, const GLOBAL int *sides,
                    isize all, isize first_b, GLOBAL int *decision, GLOBAL int *report)
 {
@@ -97,6 +98,7 @@ HELPER void decide(isize k, SHARED int *shared, GLOBAL int *tops, const GLOBAL i
     made[DECISION_ROUTE] = route_of(made);
     for (int d = 0; d < DECISIONS; ++d) {
         decision[d] = made[d];
-        report[d] = made[d];
+        if (IS_LAST_PRODUCT)
+            report[d] = made[d];
     }
 }

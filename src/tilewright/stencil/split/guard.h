@@ -16,6 +16,10 @@
 #define COUNT(side, c) ((1 + (c)) * all + (side))
 #define MARK(operand) ((1 + COUNTS) * all + (operand))
 
+/* Ints of either array; the next product of a batch has its own behind them. */
+#define TOPS (4 + all)
+#define SIDES ((1 + COUNTS) * all + 4)
+
 #define COUNTS 3
 #define FAINT 0  /* below 2^-SEEN_BITS of the side's largest: may be lost in a sum */
 #define NARROW 1 /* faint, or of fewer than WIDE_BITS significant bits: products may be exact */

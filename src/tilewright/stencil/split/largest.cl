@@ -41,10 +41,12 @@ HELPER void tell_largest(GLOBAL int *top, const SHARED int *found, int side_inne
 }
 
 KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void largest(
-    MATRICES, GLOBAL int *RESTRICT tops, GLOBAL int *RESTRICT sides, isize all, isize words)
+    MATRICES, GLOBAL int *RESTRICT tops, GLOBAL int *RESTRICT sides, isize all, isize words
+    STEPS_OF_BATCH)
 {
     SHARED_ARRAY int found[SLOTS];
     LET_NEXT_BEGIN();
+    GO_TO_PRODUCT
     const isize of_a = tiles_of(inner_a, outer_a);
     const int is_b = (isize)BLOCK_ID >= of_a, side_inner = is_b ? SIDE_INNER_B : SIDE_INNER_A;
     const matrix of = MATRIX(is_b);

@@ -24,12 +24,32 @@
  *
  * Macros: PART, PRODUCTS (four bits a product, the first lowest: 4 p + q), PRODUCT_COUNT,
  * TRANS_A, TRANS_B, INSTRUCTION_K, EXTRA_BITS, PROMOTE_K, COMPENSATED, RESULT (a number of
- * numbers.h, or 0 for FP32).
+ * numbers.h, or 0 for FP32), BATCHED.
  */
 #include "split/numbers.h"
 #include "split/result.h"
 
 #define THREADS 64
+
+/* With BATCHED blocks in z have a product each, so far behind those of the product before. */
+#ifdef BATCHED
+#ifdef __OPENCL_VERSION__
+#define PRODUCT ((isize)get_group_id(2))
+#else
+#define PRODUCT ((isize)blockIdx.z)
+#endif
+#define STEPS_OF_PRODUCTS \
+    , isize next_a, isize next_b, isize next_c, isize next_exponents, isize next_run_if
+#define GO_TO_PRODUCT                       \
+    offset_a += PRODUCT * next_a;           \
+    offset_b += PRODUCT * next_b;           \
+    offset_c += PRODUCT * next_c;           \
+    exponents += PRODUCT * next_exponents;  \
+    run_if += PRODUCT * next_run_if;
+#else
+#define STEPS_OF_PRODUCTS
+#define GO_TO_PRODUCT
+#endif
 
 /* The sum of INSTRUCTION_K products and an old sum. */
 HELPER float instruction(float old, const PRIVATE float *product)
@@ -77,8 +97,9 @@ KERNEL THREADS_PER_BLOCK(THREADS) void model(
     isize stride_a, isize lda, const GLOBAL part_bits *RESTRICT b, isize offset_b, isize stride_b,
     isize ldb, const GLOBAL int *RESTRICT exponents, isize exponents_a, isize exponents_b, float beta,
     GLOBAL result_bits *RESTRICT c_first, isize offset_c, isize ldc,
-    const GLOBAL int *RESTRICT run_if, int wanted)
+    const GLOBAL int *RESTRICT run_if, int wanted STEPS_OF_PRODUCTS)
 {
+    GO_TO_PRODUCT
     if (*run_if != wanted)
         return;
     const isize at = (isize)BLOCK_ID * THREADS + THREAD_ID;

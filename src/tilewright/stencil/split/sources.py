@@ -11,7 +11,7 @@ from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.source_files import read_source
 from tilewright.stencil.split.scheme import PART_NUMBERS, Scheme
 
-__all__ = ["Exponents", "Operands", "Sources", "Stored"]
+__all__ = ["PARTS_OF_PRODUCT", "Exponents", "Operands", "Sources", "Stored"]
 
 # tiles.h: threads of a block, elements of its tile along memory and across it, and what numbers
 # of sides are rounded up to.
@@ -23,11 +23,14 @@ _VECTOR = 4
 # busy, and few to start for nothing.
 _RESIDENT = 4
 
-# guard.h: ints before the tops; counts of a side; marks.
-_BEFORE_TOPS, _COUNTS, _MARKS = 4, 3, 2
+# guard.h: ints before the tops; counts of a side; marks, and what they are rounded up to.
+_BEFORE_TOPS, _COUNTS, _MARKS = 4, 3, 4
 
 # Raised when what these kernels compute changes.
 VERSION = 1
+
+# Of an operand of a batch, as routes are decided product by product: those of bf16x6.
+PARTS_OF_PRODUCT = 3
 
 # model.cl.
 _MODEL_THREADS = 64
@@ -83,10 +86,13 @@ class Operands:
     ----------
     a, b : Stored
         Operands; one with no elements is passed over.
+    products : int
+        Of a batch, each of operands that lie so.
     """
 
     a: Stored
     b: Stored
+    products: int = 1
 
     @property
     def first_b(self) -> int:
@@ -100,28 +106,34 @@ class Operands:
 
     @property
     def words_of_tops(self) -> int:
-        """Ints that are zero between calls (guard.h)."""
+        """Ints of each product that are zero between calls (guard.h)."""
         return _BEFORE_TOPS + self.sides
 
     @property
+    def words_of_sides(self) -> int:
+        """Ints of each product's exponents, and behind them `words_of_counts`."""
+        return self.sides + self.words_of_counts
+
+    @property
     def words_of_counts(self) -> int:
-        """Ints that the guard counts in; exponents lie before them."""
+        """Ints of each product that the guard counts in."""
         return _COUNTS * self.sides + _MARKS
 
     @property
     def launch(self) -> Launch:
         """A block for each tile, for the first pass."""
-        return Launch(grid=(self.a.tiles + self.b.tiles, 1), block=(_THREADS, 1))
+        grid = self.a.tiles + self.b.tiles, 1
+        return Launch(grid=grid, block=(_THREADS, 1), batch=self.products)
 
     @property
     def second_launch(self) -> Launch:
         """The same for the second pass, which waits for the one before it."""
         return replace(self.launch, early=True)
 
-    @property
-    def small_launch(self) -> Launch:
-        """As many blocks as stay on the device, for a second pass that may not be wanted."""
-        return replace(self.second_launch, resident=_RESIDENT)
+    def small_launch(self, multiprocessors: int) -> Launch:
+        """Return as many blocks as stay on a device, for a second pass that may not be wanted."""
+        whole, each = self.second_launch, _RESIDENT * multiprocessors // self.products
+        return replace(whole, grid=(min(whole.grid[0], max(1, each)), 1))
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,8 @@ class Sources:
         """Return the first pass: ``(matrices, tops, sides, all, words)``.
 
         ``matrices`` stands for ``(inner, outer, x, offset, ld)`` of A and of B and ``first_b``;
-        so many words behind the exponents are made zero.
+        so many words behind the exponents are made zero.  Of a batch ``(step_a, step_b)`` follow,
+        from a product's operands to the next one's.
         """
         return self._source("largest", {"PART": 1, **_orders(operands)})
 
@@ -160,8 +173,9 @@ class Sources:
         """Return the second pass.
 
         ``(matrices, parts_a, stride_a, ld_a, parts_b, stride_b, ld_b, tops, sides, all)``; where
-        it is guarded also ``(k, decision, report)``; and with `run_if` a pointer to the int that
-        has to be equal to it.  Parts are aligned to 16 bytes.
+        it is guarded also ``(k, decision, report)``; of a batch ``(step_a, step_b)``; and with
+        `run_if` a pointer to the int that has to be equal to it.  Parts are aligned to 16 bytes,
+        and each product of a batch has room for `PARTS_OF_PRODUCT`.
 
         Parameters
         ----------
@@ -188,6 +202,8 @@ class Sources:
             "EXPONENTS": _EXPONENTS[exponents],
             "GUARDED": int(guarded),
         }
+        if operands.products > 1:
+            defines["PARTS_OF_PRODUCT"] = PARTS_OF_PRODUCT
         if run_if is not None:
             defines["RUN_IF"] = run_if
         return self._source("split", defines)
@@ -224,6 +240,7 @@ class Sources:
         promote_k: int | None = None,
         extra_bits: int = EXTRA_BITS,
         compensated: bool = False,
+        batched: bool = False,
     ) -> Source:
         """Return the product of parts as a tensor core computes it; see model.cl.
 
@@ -239,6 +256,9 @@ class Sources:
             Bits below single precision's last that the unit keeps while it adds.
         compensated : bool
             Whether roundings of promoted sums are made up for.
+        batched : bool
+            Whether blocks in z have a product each: with steps of A, B, C, exponents and of what
+            `run_if` points at as arguments behind the others.
         """
         interval = scheme.promote_k if promote_k is None else promote_k
         defines: dict[str, int | str] = {
@@ -254,6 +274,8 @@ class Sources:
             "COMPENSATED": int(compensated),
             "RESULT": 0,
         }
+        if batched:
+            defines["BATCHED"] = 1
         return self._source("model", defines)
 
     def model_launch(self, m: int, n: int) -> Launch:
@@ -262,8 +284,9 @@ class Sources:
 
 
 def _orders(operands: Operands) -> dict[str, int | str]:
-    """Return in which order either operand is stored."""
-    return {
+    """Return in which order either operand is stored, and whether there are many of it."""
+    found: dict[str, int | str] = {
         "SIDE_INNER_A": int(not operands.a.k_fast),
         "SIDE_INNER_B": int(not operands.b.k_fast),
     }
+    return found | {"BATCHED": 1} if operands.products > 1 else found

@@ -9,11 +9,13 @@
  *
  *     | part 0 | part 1 | ...     `stride` elements apart
  *
+ * Products of a batch have room for PARTS_OF_PRODUCT each, whatever becomes of the others.
+ *
  * Tiles are taken from the last one on: the first pass has read that one last, so it may still
  * be in the cache, and what is written last is what the product reads first.
  *
  * Macros: PART, PARTS, SIDE_INNER_A and _B, TRANSPOSE_A and _B, EXPONENTS (one of the two
- * below), GUARDED (1: count, and decide), RUN_IF.
+ * below), GUARDED (1: count, and decide), RUN_IF, BATCHED.
  */
 #include "split/numbers.h"
 #include "split/tiles.h"
@@ -227,10 +229,16 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
     MATRICES, GLOBAL part_bits *RESTRICT parts_a, isize stride_a, isize ld_parts_a,
     GLOBAL part_bits *RESTRICT parts_b, isize stride_b, isize ld_parts_b,
     GLOBAL int *RESTRICT tops, GLOBAL int *RESTRICT sides, isize all GUARD_ARGUMENTS
-    RUN_IF_ARGUMENT)
+    STEPS_OF_BATCH RUN_IF_ARGUMENT)
 {
     LET_NEXT_BEGIN();
     WAIT_FOR_PREVIOUS();
+    GO_TO_PRODUCT
+    parts_a += PRODUCT * PARTS_OF_PRODUCT * stride_a;
+    parts_b += PRODUCT * PARTS_OF_PRODUCT * stride_b;
+#ifdef RUN_IF
+    run_if += PRODUCT * DECISIONS;
+#endif
     RETURN_UNLESS_WANTED
     SHARED_ARRAY int found[SLOTS];
     SHARED_ARRAY floats transposed[TRANSPOSE_A || TRANSPOSE_B ? OUTER * INNER / VECTOR : 1];
@@ -272,7 +280,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
     if (!is_last_block(tops, found))
         return;
 #if GUARDED
-    decide(k, found, tops, sides, all, first_b, decision, report);
+    decide(k, found, tops, sides, all, first_b, decision + PRODUCT * DECISIONS, report);
 #else
     const ints none = {{0, 0, 0, 0}};
     for (isize s = THREAD_ID * VECTOR; s < all; s += THREADS * VECTOR)

@@ -16,7 +16,7 @@
  * What is found of a side is first put together in shared memory and then, once a block and
  * side, added to what other blocks found, by atomics on whole numbers: the same in every run.
  *
- * Macros: SIDE_INNER_A, SIDE_INNER_B.
+ * Macros: SIDE_INNER_A, SIDE_INNER_B, BATCHED.
  */
 #define ACROSS 32
 #define DOWN 8
@@ -35,6 +35,30 @@ typedef struct {
     isize inner, outer, ld, first_side;
     const GLOBAL float *x;
 } matrix;
+
+/* With BATCHED blocks in z have a product each.  Its operands lie `step_a` and `step_b` elements
+ * behind those of the product before; what is made of them lies one product behind the other. */
+#ifdef BATCHED
+#ifdef __OPENCL_VERSION__
+#define PRODUCT ((isize)get_group_id(2))
+#define IS_LAST_PRODUCT (get_group_id(2) == get_num_groups(2) - 1)
+#else
+#define PRODUCT ((isize)blockIdx.z)
+#define IS_LAST_PRODUCT (blockIdx.z == gridDim.z - 1)
+#endif
+#define STEPS_OF_BATCH , isize step_a, isize step_b
+#define GO_TO_PRODUCT                                                                        \
+    offset_a += PRODUCT * step_a;                                                            \
+    offset_b += PRODUCT * step_b;                                                            \
+    tops += PRODUCT * TOPS;                                                                  \
+    sides += PRODUCT * SIDES;
+#else
+#define PRODUCT 0
+#define PARTS_OF_PRODUCT 0
+#define IS_LAST_PRODUCT 1
+#define STEPS_OF_BATCH
+#define GO_TO_PRODUCT
+#endif
 
 /* Arguments of either pass, and the operand that a tile is of. */
 #define MATRICES                                                                             \

@@ -8,7 +8,7 @@ from tilewright.stencil.wgmma.arithmetic import (
     operands_of,
     variant_named,
 )
-from tilewright.stencil.wgmma.call import Following, Parts, TensorCall
+from tilewright.stencil.wgmma.call import BatchOfParts, Following, Parts, TensorCall
 from tilewright.stencil.wgmma.named import variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
 
@@ -16,6 +16,7 @@ __all__ = [
     "ARITHMETICS",
     "NAMED",
     "Arithmetic",
+    "BatchOfParts",
     "Following",
     "Parts",
     "TensorCall",

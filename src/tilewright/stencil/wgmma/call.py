@@ -27,6 +27,7 @@ from tilewright.stencil.wgmma.arithmetic import WHOLE_RESULTS, Arithmetic
 
 __all__ = [
     "ACTIVATIONS",
+    "BatchOfParts",
     "Following",
     "Parts",
     "TensorCall",
@@ -148,6 +149,29 @@ class TensorCall:
     def arguments(self) -> tuple[Any, ...]:
         """Refuse: only the stencil knows the boxes that its copies take."""
         raise TypeError("a TensorCall has no arguments of its own; ask Wgmma.arguments")
+
+
+@dataclass(frozen=True)
+class BatchOfParts:
+    """Products of parts of equal sizes in one launch (batch_of_parts.cuh).
+
+    Parameters
+    ----------
+    products : int
+        How many.
+    step_parts : int
+        From a product's first part to the next one's, in units of `Parts.stride`.
+    step_c : int
+        Elements from a C to the next one.
+    step_exponents, step_run_if : int
+        32-bit integers from exponents of a product, and from what it is held back by, to the next.
+    """
+
+    products: int
+    step_parts: int
+    step_c: int
+    step_exponents: int
+    step_run_if: int
 
 
 def whole_call(call: Call | TensorCall) -> TensorCall:

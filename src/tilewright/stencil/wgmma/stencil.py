@@ -16,6 +16,7 @@ from tilewright.stencil.base import (
     OUTPUTS,
     Call,
     Dialect,
+    Launch,
     Resources,
     Source,
     Stencil,
@@ -29,6 +30,7 @@ from tilewright.stencil.wgmma import small
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import (
     ALIGNMENT,
+    BatchOfParts,
     TensorCall,
     arguments,
     operand_maps,
@@ -223,6 +225,26 @@ class Wgmma(Stencil):
             return small.small_arguments(config, variant, made_of, whole, batch, steps)
         made = arguments(whole, made_of, dict(config), variant.k_fast)
         return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
+
+    def source_for_batch_of_parts(self, config: Config, variant: Variant) -> Source:
+        """Return the source that multiplies the parts of all products of a batch."""
+        one = self.source(config, variant, "cuda")
+        alone, many = read_source("wgmma/kernel.cuh"), read_source("wgmma/batch_of_parts.cuh")
+        text = one.text.replace(alone, many)
+        return replace(one, text=text, defines={**one.defines, "BATCHED": 1})
+
+    def launch_of_batch_of_parts(
+        self, config: Config, variant: Variant, call: TensorCall, batch: BatchOfParts
+    ) -> tuple[Launch, tuple[Any, ...]]:
+        """Return grid and arguments of a batch of products of parts, the first of them `call`."""
+        made = self.arithmetic(variant)
+        a, b = (replace(x, count=batch.products * batch.step_parts) for x in (call.a, call.b))
+        launch = self.launch(config, call.m, call.n)
+        return replace(launch, grid=(launch.grid[0] * batch.products, 1)), (
+            *arguments(replace(call, a=a, b=b), made, dict(config), variant.k_fast),
+            np.int32(batch.products), np.int32(batch.step_parts), np.int64(batch.step_c),
+            np.int32(batch.step_exponents), np.int32(batch.step_run_if),
+        )  # fmt: skip
 
     def grouped_config(self, config: Config, variant: Variant) -> Config | None:
         """Return a config whose blocks are alone, and go; None where consumers take turns."""
