@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import cupy
@@ -14,7 +15,17 @@ from tilewright.serve.arrays.device import View
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
 
-__all__ = ["current", "empty_like", "memory", "new", "result", "run", "stream_of", "view"]
+__all__ = [
+    "current",
+    "empty_like",
+    "memory",
+    "new",
+    "new_arrays",
+    "result",
+    "run",
+    "stream_of",
+    "view",
+]
 
 _empty = cupy.empty
 _current_stream = cupy.cuda.get_current_stream
@@ -42,6 +53,12 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     return View(
         made, made.data.ptr, made.shape, made.strides, made.dtype, like.ordinal, made_here=True
     )
+
+
+def new_arrays(like: Any, shapes: Iterable[tuple[int, ...]], dtype: Any) -> list[Any]:
+    """Return new row-major arrays of a type on an array's device."""
+    with like.device:
+        return [cupy.ndarray(shape, dtype) for shape in shapes]
 
 
 def run(request: Request, device: Device) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "memory",
     "narrow_view",
     "new",
+    "new_arrays",
     "result",
     "run",
     "stream_of",
@@ -97,6 +98,12 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     """Return a new row-major tensor of a type on the same device."""
     made = _empty(shape, dtype=dtype, device=like.array.device)
     return _strided_view(made, (_NARROW | _DTYPES)[dtype], made_here=True)
+
+
+def new_arrays(like: Any, shapes: Iterable[tuple[int, ...]], dtype: Any) -> list[Any]:
+    """Return new row-major tensors of a type on a tensor's device."""
+    device = like.device
+    return [_empty(shape, dtype=dtype, device=device) for shape in shapes]
 
 
 def run(request: Request, device: Device) -> None:

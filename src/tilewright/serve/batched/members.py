@@ -31,7 +31,6 @@ from tilewright.precision import Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.arrays.device import View
 from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
 from tilewright.serve.batched.one_launch import group_step
@@ -61,11 +60,10 @@ _APART = 8
 
 @dataclass(frozen=True)
 class _Launched:
-    """A plan, the numbers of its problems in the group, and whether the kernels' A is b."""
+    """A plan, and where the addresses of its problems' A, B and C are among a group's."""
 
     plan: Plan
-    numbers: NDArray[np.intp]
-    exchanged: bool
+    places: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class _Prepared:
     rest : tuple of int
         Numbers of the products that are computed one by one.
     extents : NDArray
-        Bytes of each array, from the first element to the end of the last; a row a product.
+        Bytes of each array, from the first element to the end of the last: all of a, of b and of c.
     apart : list of bytes
         Distances between all arrays at which none overlap, the newest last.
     precision : Precision
@@ -138,16 +136,14 @@ def in_one_launch(
         return None
     scalars = _scalars(alpha, beta, prepared.precision, c[0])
     results = _new_results(library, a[0], prepared) if is_new else c
-    addresses = _addresses(library, (a, b, results), None if is_new else seen)
-    if not is_new and not _are_apart(prepared, addresses):
-        refuse_overlaps(a, b, c)
-        prepared.apart.append(_distances(addresses))
-        del prepared.apart[:-_APART]
+    if is_new and seen:
+        seen = seen[0], seen[1] + warm.looks_at_all[0](*results)[1]
+    addresses = _addresses(library, (a, b, results), seen)
+    if not is_new:
+        _keep_apart(prepared, addresses, (a, b, c))
     live, stream = device_at(prepared.ordinal), library.stream_of(prepared.ordinal)
     for one in prepared.launches:
-        members = addresses[one.numbers]
-        if one.exchanged:
-            members = members[:, [1, 0, 2]]
+        members = addresses.take(one.places)
         native = call_of(0, 0, 0, *scalars, stream, members=members)
         enqueue(live, one.plan, native, stream, library.memory)
     if prepared.rest:
@@ -255,29 +251,30 @@ def _new_results(library: Any, like: Any, prepared: _Prepared) -> list[Any]:
         torch = sys.modules.get("torch")
         named = getattr(torch, of.result_name, None) if hasattr(like, "data_ptr") else None
         dtype = named or dtype_of(of.result_name)
-    view = View(like, 0, (), (), np.dtype("u1"), prepared.ordinal)
-    return [library.new(view, shape, dtype).array for shape in prepared.shapes]
+    made: list[Any] = library.new_arrays(like, prepared.shapes, dtype)
+    return made
 
 
 def _addresses(library: Any, lists: tuple[list[Any], ...], seen: Any) -> NDArray[np.uint64]:
-    """Return the addresses of all arrays, a row a product."""
-    if seen is None and warm.looks_at_all:
-        seen = warm.looks_at_all[0](*lists[0], *lists[1], *lists[2])
+    """Return the addresses of all arrays: of a, of b and of c."""
     if seen:
-        return np.frombuffer(seen[1], np.uint64).reshape(3, -1).T
+        return np.frombuffer(seen[1], np.uint64)
     see = getattr(library, "narrow_view", None) or partial(library.view, "a")
-    return np.array([[see(x).address for x in some] for some in lists], np.uint64).T
+    return np.array([see(x).address for some in lists for x in some], np.uint64)
 
 
-def _are_apart(prepared: _Prepared, addresses: NDArray[np.uint64]) -> bool:
-    """Whether no result shares memory with another array."""
-    return not may_overlap(addresses, addresses + prepared.extents) or (
-        _distances(addresses) in prepared.apart
-    )
-
-
-def _distances(addresses: NDArray[np.uint64]) -> bytes:
-    return bytes(addresses - addresses.min())
+def _keep_apart(
+    prepared: _Prepared, addresses: NDArray[np.uint64], lists: tuple[list[Any], ...]
+) -> None:
+    """Refuse results that share memory with other arrays; calls like it are not looked at."""
+    distances = bytes(addresses - addresses[0])
+    if distances in prepared.apart:
+        return
+    ends = addresses + prepared.extents
+    if may_overlap(addresses.reshape(3, -1).T, ends.reshape(3, -1).T):
+        refuse_overlaps(*lists)
+    prepared.apart.append(distances)
+    del prepared.apart[:-_APART]
 
 
 # -- how they are computed ---------------------------------------------------------------
@@ -325,12 +322,14 @@ def _prepared(
                 if plan is None:
                     rest += [one.number for one in chunk]
                 else:
+                    order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
                     numbers = np.array([one.number for one in chunk], np.intp)
-                    launches.append(_Launched(plan, numbers, chunk[0].exchanged))
+                    places = numbers[:, None] + len(views) * np.array(order, np.intp)
+                    launches.append(_Launched(plan, places))
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
-        tuple(launches), tuple(sorted(rest)), extents, [], of, first[0].ordinal,
+        tuple(launches), tuple(sorted(rest)), extents.T.ravel(), [], of, first[0].ordinal,
         [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for x in first if x is not None),
     )  # fmt: skip
