@@ -10,7 +10,10 @@ from tilewright.backend import BackendError
 from tilewright.portfolio.measure import KINDS, interleaved_medians
 from tilewright.precision import PRECISIONS
 
-SIDES = {"any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15)}
+SIDES = {
+    "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
+    "thin": (1, 2**14),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -213,8 +213,8 @@ def measure(
         str,
         typer.Option(
             "--shapes",
-            help="any; short: m or n is; large: all from 2048 on; layers; batches; with --stencil"
-            " unaligned: every kind, columns side by side.",
+            help="any; short: m or n is; thin: k is; large: all from 2048 on; layers; batches; with"
+            " --stencil unaligned: every kind, columns side by side.",
         ),
     ] = "any",
     family: Annotated[

@@ -87,9 +87,9 @@ def measure(
         After which no further shape begins.
     observer : callable
         Called with the number of shapes that are done, and how many there are.
-    kind : {"any", "short", "large", "layers"}
+    kind : {"any", "short", "large", "layers", "thin"}
         Sides as users have them; m or n short, k and the other side anything; all sides from
-        2048 on; or rows of tokens times weights.
+        2048 on; rows of tokens times weights; or large results of short sums.
     """
     until = time.monotonic() + seconds
     of = precision(letter)
@@ -358,8 +358,18 @@ def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
             yield (out, tokens, features) if number % 2 else (tokens, out, features)
 
 
+def _thin(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield large results of short sums, which are all writing of C: every third aligned."""
+    rng = np.random.default_rng(seed)
+    for number in itertools.count():
+        m, n = (round(2.0**x) for x in rng.uniform(9, 13.5, 2))
+        k = round(2.0 ** rng.uniform(0, 6))
+        if m * n * of.element_bytes <= _MOST_BYTES:
+            yield (m, n, k) if number % 3 else (m // 8 * 8, n // 8 * 8, -(-k // 8) * 8)
+
+
 # What shapes are drawn, by name.
-KINDS = {"any": _any, "short": _skinny, "large": _large, "layers": _layers}
+KINDS = {"any": _any, "short": _skinny, "large": _large, "layers": _layers, "thin": _thin}
 
 
 def _timer(
