@@ -46,7 +46,7 @@ def least_bytes(problem: Problem, asked: Residues) -> int:
 
 
 def is_worth(live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut) -> bool:
-    """Whether the fewest moduli are expected to take less time than the native kernel."""
+    """Whether the usual moduli are expected to take less time than the native kernel."""
     seconds = residue_seconds(live.spec, problem, cut)
     return _SURELY * seconds < native_seconds(live, problem, call)
 
@@ -62,9 +62,9 @@ def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
 
 
 def residue_seconds(device: DeviceSpec, problem: Problem, cut: Cut) -> float:
-    """Return what all passes and products take, with the fewest moduli."""
+    """Return what all passes and products take, with the usual number of moduli."""
     p, of = problem, passes_of(problem).moduli
-    planes, element = of.planes * of.first, p.precision.element_bytes
+    planes, element = of.planes * of.usual, p.precision.element_bytes
     along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
     # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
     passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)

@@ -29,9 +29,9 @@ _PAIR = (
     71, 67,
 )  # fmt: skip
 
-# Bits of a part of a pair's weights: sums of 41 products with up to three bytes' sums, and as large
-# a multiple of P's part beside them, stay below 2^53.
-_PART_BITS = 39
+# Bits of a part of a pair's weights: sums of 41 products with bytes (of complex pairs with sums of
+# three), and as large a multiple of P's part beside them, stay below 2^53.
+_PART_BITS, _PART_BITS_COMPLEX = 40, 39
 
 # Bits of a word of an integer made of a pair: two such words are below 2^123, three below 2^183.
 WORD_BITS = 60
@@ -87,6 +87,11 @@ class Moduli:
         return float(math.isqrt(half) * (1 - _KEPT))
 
     @property
+    def usual(self) -> int:
+        """How many of them normal numbers take: the least, of pairs three more."""
+        return self.first + 3 * self.is_pair
+
+    @property
     def unit(self) -> int:
         """The exponent of `most` of the least number of moduli."""
         return math.frexp(self.most(self.first))[1] - 1
@@ -122,7 +127,11 @@ class Moduli:
 
     def parts(self, count: int) -> int:
         """Return how many parts weights have."""
-        return -(-self.product(count).bit_length() // _PART_BITS) if self.is_pair else 3
+        return -(-self.product(count).bit_length() // self._part_bits) if self.is_pair else 3
+
+    @property
+    def _part_bits(self) -> int:
+        return _PART_BITS_COMPLEX if self.is_complex else _PART_BITS
 
     def weights(self, count: int) -> list[tuple[float, ...]]:
         """Return reconstruct.cl's weights in parts: of real and imaginary part in turn."""
@@ -144,7 +153,9 @@ class Moduli:
 
     def _unit(self, count: int) -> int:
         """Return what parts of weights are multiples of: without pairs near P's third root."""
-        return int(2 ** (_PART_BITS if self.is_pair else -(-self.product(count).bit_length() // 3)))
+        return int(
+            2 ** (self._part_bits if self.is_pair else -(-self.product(count).bit_length() // 3))
+        )
 
 
 def nearest(x: int, p: int) -> int:

@@ -3,7 +3,7 @@
  *     X = sum of residue[z] W[z] - q P,   |X| < P / 2,   W[z] = 1 modulo modulus z, 0 modulo the others
  *     C <- alpha X 2^-(ea[i] + eb[j]) + beta C
  *
- * W and P are integers in parts of 39 bits, the highest first, and so is X: of each part every sum of
+ * W and P are integers in parts of 40 or 39 bits, the highest first, and so is X: of each part every sum of
  * products with residues is exact in a double, carries included.  q is the nearest integer to the two
  * highest parts over P.  X's parts become a pair by sums without error.
  *
@@ -29,6 +29,19 @@
 #endif
 
 #define MOST 8
+#ifdef __CUDACC__
+#define WEIGHTS_OF SHARED
+#define STEP_OF(many) MOST
+#if COMPONENTS == 1
+#define UNROLL_SOME _Pragma("unroll 8") /* as many as registers are enough for */
+#else
+#define UNROLL_SOME _Pragma("unroll 4")
+#endif
+#else
+#define WEIGHTS_OF OF_TABLE
+#define STEP_OF(many) many
+#define UNROLL_SOME
+#endif
 #define PLANES_OF_EACH (2 * COMPONENTS - 1)
 
 TABLE double weights[] = {WEIGHTS};
@@ -42,6 +55,13 @@ HELPER double number_of(int x)
     return of_bits((usize)0x43300000 << 32 | (unsigned int)(x + BIAS)) - (4503599627370496.0 + BIAS);
 }
 
+/* x to an integer, |x| < 2^51. */
+HELPER double nearest_integer(double x)
+{
+    const double magic = 6755399441055744.0; /* 1.5 2^52: what is added to it is rounded */
+    return minus(plus(x, magic), magic);
+}
+
 /* A signed byte of four. */
 HELPER int byte_of(unsigned int word, int e) { return (int)(word << (24 - 8 * e)) >> 24; }
 
@@ -49,10 +69,10 @@ HELPER int byte_of(unsigned int word, int e) { return (int)(word << (24 - 8 * e)
 HELPER pair rounded_sum(PRIVATE double *part, const OF_TABLE double *product, int many)
 {
     const double unit = product[many + 1], share = 1 / unit;
-    const double q = rint((part[0] + part[1] * share) * product[many]);
+    const double q = nearest_integer((part[0] + part[1] * share) * product[many]);
     UNROLL for (int w = 0; w < many; ++w) part[w] -= q * product[w];
     UNROLL for (int w = many - 1; w > 0; --w) { /* to at most half a unit */
-        const double carry = rint(part[w] * share);
+        const double carry = nearest_integer(part[w] * share);
         part[w] -= carry * unit;
         part[w - 1] += carry;
     }
@@ -71,11 +91,11 @@ HELPER pair rounded_sum(PRIVATE double *part, const OF_TABLE double *product, in
 
 /* What is put together of one component of four elements. */
 HELPER void sum_up(PRIVATE pair *x, const GLOBAL unsigned char *from, isize stride, int count,
-                   const OF_TABLE double *weight, const OF_TABLE double *product, int component, int many)
+                   const WEIGHTS_OF double *weight, const OF_TABLE double *product, int component, int many)
 {
     double sum[4 * MOST];
     UNROLL for (int s = 0; s < 4 * MOST; ++s) sum[s] = 0;
-    UNROLL_BY_FOUR for (int z = 0; z < count; ++z) {
+    UNROLL_SOME for (int z = 0; z < count; ++z) {
         unsigned int word[PLANES_OF_EACH];
         UNROLL for (int plane = 0; plane < PLANES_OF_EACH; ++plane)
             word[plane] = *(const GLOBAL unsigned int *)(from + (z * PLANES_OF_EACH + plane) * stride);
@@ -86,7 +106,7 @@ HELPER void sum_up(PRIVATE pair *x, const GLOBAL unsigned char *from, isize stri
             found = component ? byte_of(word[2], e) - found - v : found - v;
 #endif
             const double residue = number_of(found);
-            UNROLL for (int w = 0; w < many; ++w) sum[e * MOST + w] += residue * weight[z * many + w];
+            UNROLL for (int w = 0; w < many; ++w) sum[e * MOST + w] += residue * weight[z * STEP_OF(many) + w];
         }
     }
     UNROLL for (int e = 0; e < 4; ++e) x[e] = rounded_sum(sum + e * MOST, product, many);
@@ -108,20 +128,28 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     const int count = decision[MODULI];
     if (!count)
         return;
+    int before = 0;
+    for (int less = FIRST; less < count; ++less) before += parts_of[less - FIRST];
+    const int many = parts_of[count - FIRST];
+    const OF_TABLE double *const own_weights = weights + before * COUNT;
+#ifdef __CUDACC__ /* where loads of constants that are no instruction's own take longer */
+    SHARED_ARRAY ALIGNED(16) double weight[COUNT * MOST];
+    for (int at = THREAD_ID; at < count * many; at += THREADS)
+        weight[at / many * MOST + at % many] = own_weights[at];
+    BARRIER();
+#else
+    const OF_TABLE double *const weight = own_weights;
+#endif
+    const OF_TABLE double *const product = products + before + 2 * (count - FIRST);
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
     const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
     if (i >= m)
         return;
-    const OF_TABLE double *weight = weights, *product = products;
-    for (int less = FIRST; less < count; ++less) {
-        weight += COUNT * parts_of[less - FIRST];
-        product += parts_of[less - FIRST] + 2;
-    }
     const GLOBAL unsigned char *const from = residues + i + j * ld;
     pair x[4 * COMPONENTS];
     UNROLL for (int component = 0; component < COMPONENTS; ++component) {
         PRIVATE pair *const own = x + 4 * component;
-        switch (parts_of[count - FIRST]) { /* the compiler sees a number in each */
+        switch (many) { /* the compiler sees a number in each */
         case 6: sum_up(own, from, stride, count, weight, product, component, 6); break;
         case 7: sum_up(own, from, stride, count, weight, product, component, 7); break;
         default: sum_up(own, from, stride, count, weight, product, component, MOST);

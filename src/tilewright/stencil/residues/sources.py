@@ -339,11 +339,11 @@ class Passes:
         """What an element's error may be of |A| |B| before its own rounding.
 
         Sums of k doubles' products in s chains have a bound of k / s + s - 1 roundings, whose least
-        is 2 sqrt(k) - 1, the result's own one included.  Of pairs' sums, whose roundings' bound is
-        4 (k + 2) u^2, this is what they are measured to err: sqrt(k) u^2 / 2.
+        is 2 sqrt(k) - 1, the result's own one included.  Of pairs' products one alone has more than
+        u^2 = 2^-106.
         """
         if self.is_pair:
-            return 2.0**-107 * math.sqrt(self.k)
+            return 2.0**-106
         return (2 * math.sqrt(self.k) - 2) * 2.0**-53
 
 

@@ -49,13 +49,11 @@
 #ifdef __OPENCL_VERSION__
 #define TABLE __constant
 #define OF_TABLE __constant
-#define UNROLL_BY_FOUR
 #define UNROLL_MODULI /* compilers take long, and win nothing */
 #define ROUNDED_TO_LONG(x) convert_long_rte(x)
 #else
 #define TABLE static __constant__ const
 #define OF_TABLE
-#define UNROLL_BY_FOUR _Pragma("unroll 4")
 #define UNROLL_MODULI UNROLL /* so that numbers of tables are the instructions' own */
 #define ROUNDED_TO_LONG(x) __double2ll_rn(x)
 #endif
