@@ -23,6 +23,7 @@ from committed import (
     is_there,
     load,
     mix_curves,
+    rates_cell,
     rates_of,
     rows,
     table,
@@ -59,6 +60,7 @@ from of_searches import gemm_spaces, h100_spaces, pruning, scores
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
 from tilewright.portfolio.portfolio import read_portfolio
+from tilewright.precision import precision
 
 # -- portfolios -------------------------------------------------------------------------------
 
@@ -257,6 +259,43 @@ def _power(value: float) -> str:
     return "0" if value == 0 else f"2^{math.log2(value):.1f}"
 
 
+def double_double_calls() -> str:
+    """Return rates of calls by residues beside the kernels'."""
+    name = "h100/double_double_calls"
+    if not is_there(name):
+        return not_yet("double-double")
+    found = {(x["precision"], x["side"]): x for x in rows(name) if "seconds" in x}
+    lines = []
+    for side in sorted({side for _, side in found}):
+        cells = []
+        for letter in "ew":
+            row = found.get((letter, side))
+            flops = precision(letter).flops * side**3
+            rate = {} if row is None else {k: flops / x for k, x in row["seconds"].items()}
+            cells += [rates_cell(rate["residues"], rate["kernel"]) if rate else ""]
+            cells += [f"{rate['fast'] / 1e12:.2f}" if rate else ""]
+        lines.append([str(side), *cells])
+    head = ["TFLOP/s, residues / kernel (ratio)", "`e`", "`f`", "`w`", "`v`"]
+    return f"{about(name)}.\n\n{table(head, lines)}"
+
+
+def double_double_errors() -> str:
+    """Return errors of calls by residues beside the kernels', and how many moduli served."""
+    name = "h100/double_double_calls"
+    if not is_there(name):
+        return not_yet("double-double")
+    most = max(x["side"] for x in rows(name) if x["data"] == "phi 4")
+    lines = [
+        [x["data"], f"`{x['precision']}`",
+         *(_power(x["eta"][way]) for way in ("residues", "kernel")),
+         str(x["guard"]["moduli"] or "kernel"),
+         _power(x["guard"]["error_bound"]) if x["guard"]["moduli"] else ""]
+        for x in rows(name) if x["side"] == most
+    ]  # fmt: skip
+    head = [f"eta, m = n = k = {most}", "", "residues", "kernel", "moduli", "bound"]
+    return f"{about(name)}.\n\n{table(head, lines)}"
+
+
 def double_double() -> str:
     """Return rates, shares of the bound, flatness and eta."""
     found = rows("h100/double_double")
@@ -423,7 +462,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "errors": fp64_accuracy,
         "options": fp64_options,
     },
-    "docs/double_double.md": {"results": double_double},
+    "docs/double_double.md": {
+        "results": double_double, "calls": double_double_calls, "errors": double_double_errors,
+    },
     "docs/benchmarking.md": {"profile": profile},
     "docs/microbenchmarks.md": {
         "rates": micro_rates, "mixes": micro_mixes, "memory": micro_memory,

@@ -195,3 +195,14 @@ def test_fp32_promise_judges_every_kind_of_data(capsys):
     judged = [row for row in rows if row["worst"]]
     assert all(0 <= row["worst"]["eta"] < 2**-19 for row in judged)
     assert len(judged) == sum("ieee" not in row["routes"] for row in rows) > 5
+
+
+def test_double_double_calls_err_less_by_residues_than_by_kernels(capsys):
+    options = ["--size", "24", "--precision", "e", "--device", "opencl:0", "--json"]
+    assert run(["bench", "double-double", *options]) == 0
+    rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
+    assert all(row["guard"]["moduli"] for row in rows)
+    for row in rows:
+        assert row["eta"]["residues"] <= row["guard"]["error_bound"] <= 2.0**-104
+        assert row["eta"]["residues"] < row["eta"]["fast"]
+    assert set(rows[0]["seconds"]) == {"residues", "kernel", "fast"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,23 @@ def one_precision(a: Any, b: Any, c: Any) -> Precision:
         raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
 
 
+@lru_cache(maxsize=2)
+def _small_pair(value: int) -> Any:
+    """Return a number that nobody changes as a pair: to make one takes 60 us."""
+    from tilewright.serve.double_double import DoubleDouble
+
+    return DoubleDouble(value)
+
+
 def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     """Return scalars as double-double ones."""
     from tilewright.serve.double_double import DoubleDouble
 
     made = []
     for name, value in (("alpha", alpha), ("beta", beta)):
+        if type(value) is int and value in (0, 1):  # as nearly all are
+            made.append(_small_pair(value))
+            continue
         try:
             pair = DoubleDouble(value)
         except ValueError as error:
