@@ -25,13 +25,18 @@ __all__ = ["command"]
 _LADDERS = {
     "simt": "tilewright.bench.ladder.climb",
     "tensor": "tilewright.bench.ladder.tensor.climb",
+    "residues": "tilewright.bench.ladder.residues",
 }
 
 
 def command(
     device: DeviceOption = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="simt: SGEMM on multiply-add units; tensor: BF16, wgmma.")
+        str,
+        typer.Option(
+            "--kind",
+            help="simt: SGEMM on multiply-add units; tensor: BF16, wgmma; residues: DGEMM, int8.",
+        ),
     ] = "simt",
     size: Annotated[
         str | None,
@@ -66,7 +71,7 @@ def command(
     if kind not in _LADDERS:
         raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(_LADDERS)}")
     if tune is not None and kind != "simt":
-        raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladder has no tuned rung")
+        raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladders have no tuned rung")
     if output is not None:
         check_writable(output)
     live = find_device(device)

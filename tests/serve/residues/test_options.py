@@ -92,10 +92,10 @@ def test_a_fault_in_a_residue_is_found(multiply, monkeypatch, dtype, memory):
         steps = list(products(of, *arguments))
         yield from (fault, *steps) if memory == "residues a" else (*steps, fault)
 
-    products = chain._Chain._products
+    products = chain.Chain._products
     a, b = drawn(3, 70, 50, 200, dtype)
     right = multiply(a, b, certify=True)
-    monkeypatch.setattr(chain._Chain, "_products", faulty)
+    monkeypatch.setattr(chain.Chain, "_products", faulty)
     forget_plans()
     assert np.any(multiply(a, b) != right)  # as it was before it was looked at
     with pytest.raises(tw.CertificateError, match="certify=True: what came out is not A B"):

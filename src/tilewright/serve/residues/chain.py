@@ -38,7 +38,15 @@ from tilewright.stencil.geometry import Mode
 from tilewright.stencil.residues.sources import MOST_K, REPORT_WORDS, Passes
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 
-__all__ = ["BOUND", "CORE", "native_source", "residue_steps", "tensor_config", "why_native"]
+__all__ = [
+    "BOUND",
+    "CORE",
+    "Chain",
+    "native_source",
+    "residue_steps",
+    "tensor_config",
+    "why_native",
+]
 
 # What tensor cores compute: a bound of |A| |B|, and products of residues.
 BOUND = TensorVariant(
@@ -74,7 +82,7 @@ def residue_steps(
     """Return the launches of a product in residues; parameters as of `routes.lay_out`."""
     cut = best_cut(live.spec, problem, asked)
     assert cut is not None  # or `why_native` says so
-    steps = _Chain(live, space, problem, call, cut, asked.certify).steps(report)
+    steps = Chain(live, space, problem, call, cut, asked.certify).steps(report)
     name = "fp64" if problem.precision.parts == 1 else "accurate"
     return Laid(list(steps), name, name, guarded=True)
 
@@ -96,7 +104,7 @@ def _parts(size: int, most: int) -> list[_Part]:
 
 
 @dataclass(frozen=True)
-class _Chain:
+class Chain:
     """The launches of one call."""
 
     live: LiveDevice
@@ -199,7 +207,7 @@ class _Chain:
             yield self._step(
                 of.certify(dialect), of.certify_launch, _i(p.k), sums[1], self._decision, report
             )
-        yield self._native()
+        yield from self._native()
 
     def _choice(self, report: Any) -> Iterator[Step]:
         """Yield the launches that choose the number of moduli, or the native kernel."""
@@ -259,39 +267,55 @@ class _Chain:
         certificate = (*sums, _i(p.k), _i(ks.at), _i(counted)) if sums else ()
         return self._step(
             of.residues(self.live.dialect, bool(sums)), launched,
-            *self._matrices(rows, columns, ks), a, _i(self.cut.m * ld), b, _i(self.cut.n * ld),
+            *self._matrices(rows, columns, ks), a, _i(self._steps[0]), b, _i(self._steps[1]),
             _i(ld), *self._need("norms", "exponents"),
             _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), self._decision, *certificate,
         )  # fmt: skip
 
     def _products(self, m: int, n: int, ks: _Part) -> Iterator[Step]:
         """Yield the products of residues of a piece of k, added to those before."""
-        of, (a, b), (rows, columns) = self._passes, self._planes, self._whole
-        made, ld = self._product, _up(self.cut.k)
-        steps = self.cut.m * ld, self.cut.n * ld, rows * columns
+        of, made = self._passes, self._product
         to = self._need("residues of a piece")[0] if ks.at else made
+        yield from self._multiplied(m, n, ks.size, to)
+        if ks.at:
+            stride = self._steps[2]
+            yield self._step(
+                of.fold(self.live.dialect), of.fold_launch(stride), made, to, _i(stride),
+                self._decision,
+            )  # fmt: skip
+
+    @cached_property
+    def _steps(self) -> tuple[int, int, int]:
+        """Bytes from a plane of A's, of B's and of the product's residues to the next."""
+        rows, columns = self._whole
+        ld = _up(self.cut.k)
+        return self.cut.m * ld, self.cut.n * ld, rows * columns
+
+    @property
+    def _config(self) -> Config:
+        """What multiplies residues."""
+        return tensor_config(CORE, self.live.spec)
+
+    def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
+        """Yield the products of residues of a piece of k."""
+        of, (a, b), rows, ld = self._passes, self._planes, self._whole[0], _up(self.cut.k)
         if not has_wgmma(self.live):
             yield self._step(
-                of.multiply(self.live.dialect), Passes(m, n, ks.size).model_launch,
-                _i(m), _i(n), _i(ks.size), a, _i(steps[0]), b, _i(steps[1]), _i(ld),
-                to, _i(steps[2]), _i(rows), self._decision,
+                of.multiply(self.live.dialect), Passes(m, n, k).model_launch,
+                _i(m), _i(n), _i(k), a, _i(self._steps[0]), b, _i(self._steps[1]), _i(ld),
+                to, _i(self._steps[2]), _i(rows), self._decision,
             )  # fmt: skip
-        else:
-            config = tensor_config(CORE, self.live.spec)
-            call = TensorCall(
-                m, n, ks.size, 1, Parts(a, 0, ld), Parts(b, 0, ld), 0, Operand(to, 0, rows),
-                run_if=self._decision, moduli=self._decision + 4 * REPORT_WORDS,
-            )  # fmt: skip
-            launch = replace(wgmma().launch(config, m, n, ks.size), batch=of.planes)
-            yield self._step(
-                source_of(config, CORE), launch,
-                *wgmma().batched_arguments(config, CORE, call, of.planes, steps),
-            )  # fmt: skip
-        if ks.at:
-            yield self._step(
-                of.fold(self.live.dialect), of.fold_launch(steps[2]),
-                made, to, _i(steps[2]), self._decision,
-            )  # fmt: skip
+            return
+        config = self._config
+        call = TensorCall(
+            m, n, k, 1, Parts(a, 0, ld), Parts(b, 0, ld), 0, Operand(to, 0, rows),
+            run_if=self._decision, moduli=self._decision + 4 * REPORT_WORDS,
+        )  # fmt: skip
+        launch = replace(wgmma().launch(config, m, n, k), batch=of.planes)
+        yield self._step(
+            source_of(config, CORE), launch,
+            *wgmma().batched_arguments(config, CORE, call, of.planes, self._steps),
+        )  # fmt: skip
 
     def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
         """Return the pass that puts a tile of C together."""
@@ -307,8 +331,8 @@ class _Chain:
             self._decision, *sums, *([_i(of.totals_at)] if sums else []),
         )  # fmt: skip
 
-    def _native(self) -> Step:
-        """Return the kernel that computes what residues may not."""
+    def _native(self) -> Iterator[Step]:
+        """Yield the kernel that computes what residues may not."""
         p, variant = self.problem, Variant.of(self.problem)
         if has_wgmma(self.live):
             config, family = _native(variant, self.live.spec)
@@ -318,7 +342,7 @@ class _Chain:
         else:
             chosen, kernel = ready(self.live, p, begin_aligned(self.call), routed=True)
             config, family, launch = chosen.config, chosen.stencil, chosen.launch(p)
-        return kernel, launch, (*family.arguments(config, variant, self.call), self._decision)
+        yield kernel, launch, (*family.arguments(config, variant, self.call), self._decision)
 
 
 @lru_cache(maxsize=64)
