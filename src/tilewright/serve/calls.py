@@ -223,12 +223,6 @@ def _circumstances() -> Hashable:
     return circumstances()
 
 
-def _decision_bytes() -> int:
-    from tilewright.serve.split.decision import DECISION_WORDS
-
-    return 4 * DECISION_WORDS
-
-
 def keep(key: Hashable, made: Any, *, large: bool = False) -> None:
     """Keep a plan and what is known of it; the least recently used one makes room."""
     plans, most = (_large, _MOST_LARGE) if large else (_plans, _MOST_PLANS)
@@ -357,11 +351,13 @@ def _begun(
 
 def _words(live: LiveDevice, wanted: Wanted) -> Any:
     """Return memory where a decision will be written; a certificate finds its random seed there."""
+    from tilewright.serve.split.decision import words_on
+
     if not wanted.residues.certify:
-        return live.allocate(_decision_bytes())
+        return words_on(live)
     from tilewright.serve.residues.decision import first_words
 
-    return live.upload(first_words(prod(one[0] for one in wanted.repeats)))
+    return words_on(live, first_words(prod(one[0] for one in wanted.repeats)))
 
 
 def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:

@@ -31,7 +31,7 @@ from tilewright.bench.sweep import Call
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.residues.chain import CORE, Chain, tensor_config
+from tilewright.serve.residues.chain import CORE, Chain
 from tilewright.serve.residues.cuts import Cut
 from tilewright.serve.routes import Step
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma

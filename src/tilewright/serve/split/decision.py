@@ -14,12 +14,37 @@ if TYPE_CHECKING:
 
     from tilewright.backend import Event, LiveDevice
 
-__all__ = ["DECISION_WORDS", "ROUTES", "TERMS_BF16", "TERMS_FP16", "Decision", "Grounds", "OfParts"]
+__all__ = [
+    "DECISION_WORDS",
+    "ROUTES",
+    "TERMS_BF16",
+    "TERMS_FP16",
+    "Decision",
+    "Grounds",
+    "OfParts",
+    "words_on",
+]
 
 # guard.h: what `decide` writes, and its numbers.
 DECISION_WORDS = 8
 ROUTES = ("ieee", "fp16x3", "bf16x6")
 TERMS_FP16, TERMS_BF16, TERMS_A_CUT = 128, 64, 128
+
+
+# Words whose decisions were read, for later calls, which allocate none then.
+_spare: weakref.WeakKeyDictionary[LiveDevice, list[Any]] = weakref.WeakKeyDictionary()
+
+
+def words_on(live: LiveDevice, first: NDArray[np.int32] | None = None) -> Any:
+    """Return memory where a decision will be written, with its first words if there are any."""
+    spare = _spare.setdefault(live, [])
+    try:
+        words = spare.pop()
+    except IndexError:
+        words = live.allocate(4 * DECISION_WORDS)
+    if first is not None:
+        live.write(words, first)
+    return words
 
 
 class Grounds(Protocol):
@@ -163,7 +188,8 @@ class Decision:
             assert self._event is not None
             self._event.wait()
             self._live.download(self._memory, words)
-            self._unread()
+            self._unread.detach()
+            _spare.setdefault(self._live, []).append(self._memory)
             self._words, self._live, self._memory, self._event = words, None, None, None
         return self._words
 
