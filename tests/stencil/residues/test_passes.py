@@ -146,6 +146,17 @@ def test_the_wider_elements_spread_the_more_moduli(live, phi, moduli):
     assert np.max(abs(got - exact) / (abs(a) @ abs(b))) <= bound
 
 
+@pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
+def test_the_most_moduli_are_judged_by_their_own_scales(live, is_complex):
+    """Sides gain at least what is known of all, and less than twice as much."""
+    a, b = drawn(9, 40, 40, 300, is_complex, 1.0)
+    product = Product(live, a, b, (True, False))
+    product.judged()
+    ratio, top = product.read(product.report, np.float32, 8)[3:5]
+    gain = product.of.moduli.gains[-1]
+    assert ratio / 2 * 0.999 <= top * 2.0**gain <= ratio * 1.001
+
+
 @pytest.mark.parametrize("factor", [1e-2, 1e-30])
 def test_samples_that_mislead_cost_moduli_not_digits(live, factor):
     """Every fifth element is looked at, of 600: the others are far larger."""

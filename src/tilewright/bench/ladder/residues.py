@@ -69,9 +69,8 @@ class _Unguarded(Chain):
         kernel, _, arguments = first[-1]
         one, few = np.int64(1), Passes(1, 1, self.problem.k).judge_launch
         infinite = np.float32(np.inf)
-        m, n, low, ld, sums, steps, at_a, at_b, _, _, *decided = arguments
-        del m, n
-        yield kernel, few, (one, one, low, ld, sums, steps, at_a, at_b, infinite, one, *decided)
+        of_bound, first_a, first_b, decided = arguments[2:7], *arguments[7:9], arguments[11:]
+        yield kernel, few, (one, one, *of_bound, first_a, first_b, infinite, one, *decided)
 
     def _native(self) -> Iterator[Step]:
         yield from ()

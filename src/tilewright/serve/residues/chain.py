@@ -232,7 +232,7 @@ class Chain:
             yield self._bound(m, n)
             yield self._step(
                 of.judge(dialect), launch,
-                _i(m.size), _i(n.size), self._product, _i(rows), magnitudes, steps, _i(m.at),
+                _i(m.size), _i(n.size), self._product, _i(rows), magnitudes, steps, all_, _i(m.at),
                 _i(of.first_b + n.at), np.float32(of.limit), _i(blocks), decision,
                 decision if report is None else report,
             )  # fmt: skip

@@ -63,7 +63,8 @@ def workspace(problem: Problem, cut: Cut, certify: bool) -> dict[str, int]:
         "decision": 4 * DECISION_WORDS,
         "partial norms": 16 * of.chunks * of.sides,
         "norms": 8 * of.sides,
-        **dict.fromkeys(("exponents", "magnitudes", "steps", "units", "places"), 4 * of.sides),
+        "steps": 8 * of.sides,
+        **dict.fromkeys(("exponents", "magnitudes", "units", "places"), 4 * of.sides),
     }
     if cut.k < p.k:
         found["residues of a piece"] = made

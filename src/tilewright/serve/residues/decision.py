@@ -73,20 +73,21 @@ class OfResidues:
         """Return ``"residues"`` or ``"ieee"``."""
         return "residues" if words[1] else "ieee"
 
-    def _measured(self, words: NDArray[np.int32]) -> tuple[int, float]:
-        """Return the moduli, and the bound of |C' - AB| / (|A| |B|) with the fewest of them."""
-        ratio = float(words[3:4].view(np.float32)[0])
-        return int(words[1]), self._passes.allowed * ratio / self._passes.limit
+    def _bounds(self, words: NDArray[np.int32]) -> list[float]:
+        """Return bounds of |C' - AB| / (|A| |B|) with the fewest moduli, and more, to the most."""
+        of, each = self._passes.moduli, self._passes.allowed / self._passes.limit
+        ratio, top = (float(x) for x in words[3:5].view(np.float32))
+        found = [each * ratio * 2.0**-gain for gain in of.gains]
+        return [*found[:-1], min(found[-1], each * top)]
 
     def bound(self, words: NDArray[np.int32]) -> float:
         """Return the bound of |C' - AB| / (|A| |B|), the result's own rounding included."""
-        moduli, least = self._measured(words)
-        of = self._passes.moduli
-        return least * 2.0 ** -of.gains[moduli - of.first] + self._passes.rounding
+        number = int(words[1]) - self._passes.moduli.first
+        return self._bounds(words)[number] + self._passes.rounding
 
     def reason(self, words: NDArray[np.int32]) -> str:
         """Return why, in one sentence."""
-        moduli, least = self._measured(words)
+        moduli, least = int(words[1]), self._bounds(words)[-1]
         if words[2]:
             return "operands are not finite, or a row or column of them is too large or too small"
         if not moduli:
@@ -114,11 +115,9 @@ class OfResidues:
         if words[2]:
             return []
         of, allowed = self._passes.moduli, self._passes.allowed
-        least = self._measured(words)[1]
         certified = self._certified(words)
         last = [] if certified is None else [f"  certified modulo 2^31 - 1      {certified}"]
         return [
-            f"  error bound with {count} moduli    {least * 2.0**-gain:.1e} |A||B|"
-            f"  (allowed: {allowed:.1e})"
-            for count, gain in zip(of.counts, of.gains, strict=True)
+            f"  error bound with {count} moduli    {bound:.1e} |A||B|  (allowed: {allowed:.1e})"
+            for count, bound in zip(of.counts, self._bounds(words), strict=True)
         ] + last

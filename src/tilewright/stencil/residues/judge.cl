@@ -4,7 +4,9 @@
  *
  * low: the product of measure.cl's bytes, in BF16, m contiguous.  With so many moduli as leave sides
  * 2^GAINS[c] times the length that the least number does, the ratio is allowed to be limit 2^GAINS[c];
- * the last block to end takes the first choice that is enough, or none: the native kernel.
+ * the last block to end takes the first choice that is enough, or none: the native kernel.  With the
+ * most moduli steps are those of their own scales, `all` behind the others: a gain is what all sides have
+ * at least, and one decides about a choice behind which there is none.
  *
  * A thread has four elements of COLUMNS columns.  Where the bound comes in tiles, so do launches, of
  * `blocks` blocks together; i and j count from `first_a` and `first_b`.
@@ -55,51 +57,59 @@ typedef struct ALIGNED(8) { unsigned short e[4]; } four_bfloat16;
 
 KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsigned short *RESTRICT low,
                                              isize ld, const GLOBAL float *RESTRICT magnitudes,
-                                             const GLOBAL float *RESTRICT steps, isize first_a,
-                                             isize first_b, float limit, isize blocks,
+                                             const GLOBAL float *RESTRICT steps, isize all,
+                                             isize first_a, isize first_b, float limit, isize blocks,
                                              GLOBAL int *RESTRICT decision,
                                              GLOBAL int *RESTRICT report)
 {
-    SHARED_ARRAY int found[THREADS];
+    SHARED_ARRAY int found[2 * THREADS];
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
     const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4;
     const isize j0 = (isize)BLOCK_ID / down * COLUMNS;
-    float most = 0;
+    float most[2] = {0, 0};
     if (i < m && !decision[UNFIT]) {
-        float sums[4], own[4];
+        float sums[4], own[2][4];
         UNROLL for (int e = 0; e < 4; ++e) {
             sums[e] = magnitudes[first_a + i + e]; /* of whole tiles of sides */
-            own[e] = steps[first_a + i + e];
+            UNROLL for (int t = 0; t < 2; ++t) own[t][e] = steps[t * all + first_a + i + e];
         }
         UNROLL for (int c = 0; c < COLUMNS; ++c) {
             const isize j = j0 + c < n ? j0 + c : n - 1;
-            const float sum = magnitudes[first_b + j], step = steps[first_b + j];
+            const float sum = magnitudes[first_b + j];
+            const float step[2] = {steps[first_b + j], steps[all + first_b + j]};
             const four_bfloat16 found_low = *(const GLOBAL four_bfloat16 *)(low + i + j * ld);
             UNROLL for (int e = 0; e < 4; ++e) {
-                const float error = own[e] * sum + step * sums[e], least = of_bfloat16(found_low.e[e]);
-                const float ratio = least > 0 ? QUOTIENT(error, least) : as_number(INFINITE);
-                if (i + e < m && error > 0 && ratio > most)
-                    most = ratio;
+                const float least = of_bfloat16(found_low.e[e]);
+                const float inverse = least > 0 ? QUOTIENT(1.0f, least) : as_number(INFINITE);
+                UNROLL for (int t = 0; t < 2; ++t) {
+                    const float error = own[t][e] * sum + step[t] * sums[e], ratio = error * inverse;
+                    if (i + e < m && error > 0 && ratio > most[t])
+                        most[t] = ratio;
+                }
             }
         }
     }
-    found[THREAD_ID] = as_bits(most);
+    UNROLL for (int t = 0; t < 2; ++t) found[t * THREADS + THREAD_ID] = as_bits(most[t]);
     for (int left = THREADS / 2; left > 0; left /= 2) {
         BARRIER();
-        if (THREAD_ID < left && found[THREAD_ID + left] > found[THREAD_ID])
-            found[THREAD_ID] = found[THREAD_ID + left];
+        UNROLL for (int at = THREAD_ID; at < 2 * THREADS; at += THREADS)
+            if (THREAD_ID < left && found[at + left] > found[at])
+                found[at] = found[at + left];
     }
     if (THREAD_ID)
         return;
     ATOMIC_MAX(decision + RATIO, found[0]);
+    ATOMIC_MAX(decision + TOP_RATIO, found[THREADS]);
     FENCE();
     if (ATOMIC_ADD(decision + DONE, 1) != (int)blocks - 1)
         return;
     FENCE();
     const float ratio = as_number(ATOMIC_MAX(decision + RATIO, 0));
+    const float top_ratio = as_number(ATOMIC_MAX(decision + TOP_RATIO, 0));
     int moduli = 0;
     for (int c = CHOICES - 1; c >= 0; --c)
-        if (!decision[UNFIT] && ratio <= limit * as_number((gains[c] + 127) << 23))
+        if (!decision[UNFIT] && (ratio <= limit * as_number((gains[c] + 127) << 23) ||
+                                 (c == CHOICES - 1 && top_ratio <= limit)))
             moduli = counts[c];
     for (int z = 0; z < PLANES_OF_EACH * counts[CHOICES - 1]; ++z) {
         const int p = numbers[z / PLANES_OF_EACH];
@@ -108,6 +118,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
     }
     decision[PLANES] = PLANES_OF_EACH * moduli;
     decision[MODULI] = moduli;
-    for (int w = 0; w < UNCERTIFIED; ++w) report[w] = decision[w];
+    for (int w = 0; w < RATIO; ++w) report[w] = decision[w];
     report[RATIO] = as_bits(ratio);
+    report[TOP_RATIO] = as_bits(top_ratio);
 }

@@ -224,12 +224,14 @@ class Passes:
         ``(partial, all, chunks, units, places, norms, magnitudes, steps, decision)``.
         """
         of = self.moduli
-        return self._source(dialect, "scales", {"MOST": of.most(of.first).hex(), "UNIT": of.unit})
+        most, top = (of.most(count).hex() for count in (of.first, len(of.numbers)))
+        return self._source(dialect, "scales", {"MOST": most, "TOP_MOST": top, "UNIT": of.unit})
 
     def judge(self, dialect: Dialect) -> Source:
         """Return the choice of the number of moduli.
 
-        ``(m, n, low, ld, magnitudes, steps, first_a, first_b, limit, blocks, decision, report)``.
+        ``(m, n, low, ld, magnitudes, steps, all, first_a, first_b, limit, blocks, decision,
+        report)``.
 
         ``low`` and ``ld`` are aligned to four elements.
         """
@@ -326,7 +328,7 @@ class Passes:
     def limit(self) -> float:
         """The ratio of judge.cl up to which the least number of moduli is enough."""
         unit = 2.0 ** (1 + self.moduli.unit)
-        parts = math.sqrt(2) if self.is_complex else 1  # errors of both parts together
+        parts = math.sqrt(2) if self.is_complex else 1  # both parts of an element are rounded
         return self.allowed * unit * _LOW_ROUNDING / parts
 
     @property

@@ -12,10 +12,10 @@
  * together.  An element has PARTS doubles: 1, or 2 where it is complex; PAIR, 2 or 4, a high and a low word
  * for each.
  *
- *     decision | planes wanted | moduli | not finite | ratio | blocks done | a table, from word 8 on |
- *     report   | the same ...                                    | uncertified | seed, 2 words |
+ *     decision | planes wanted | moduli | not finite | ratio | top ratio | blocks done | 2 unused | a table |
+ *     report   | the same ...                                           | uncertified | seed, 2  |
  *
- * planes wanted: matrices of residues that are multiplied, 0 for the native kernel; ratio: judge.cl;
+ * planes wanted: matrices of residues that are multiplied, 0 for the native kernel; ratios: judge.cl;
  * table: two ints for each plane, as the products of residues take them; uncertified, seed: certify.cl.
  *
  * Macros: PARTS, K_FAST_A, K_FAST_B; PAIR where elements are double-double.
@@ -38,8 +38,9 @@
 #define MODULI 1
 #define UNFIT 2
 #define RATIO 3
-#define DONE 4
-#define UNCERTIFIED 5
+#define TOP_RATIO 4
+#define DONE 5
+#define UNCERTIFIED 5 /* of a report */
 #define SEED 6
 #define TABLE_AT 8
 
