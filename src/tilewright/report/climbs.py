@@ -96,7 +96,7 @@ def climb_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Cli
     bound = bound if isinstance(bound, dict) else {}
     return Climb(
         device,
-        Problem(columns, rows, depth, "s"),  # type: ignore[arg-type]
+        Problem(columns, rows, depth, text_of(row.get("precision")) or "s"),  # type: ignore[arg-type]
         plain(str(row.get("problem", "")))[:120],
         text_of(row.get("library")),
         number_of(bound.get("flops_per_second")),

@@ -44,6 +44,7 @@ def climb_record(
     what = what or f"{problem.precision.name} NN"
     told: dict[str, Any] = {
         "problem": f"{what} {size[0]}x{size[1]}x{size[2]}, row-major",
+        "precision": problem.precision.letter,
         "size": size,
         "library": library,
         "bound": bound_record(limit),

@@ -21,7 +21,7 @@ def section(data: Gathered) -> Section:
     return Section(
         "ladder",
         "The ladder",
-        "Eight kernels, one idea each, beside the vendor's library: what every optimisation is "
+        "Kernels of one idea each, beside the vendor's library: what every optimisation is "
         "worth on this device, and what stops the kernel that has it.",
         figures=tuple(figures),
         command="tilewright ladder -o benchmarks/results/ladder.json",
