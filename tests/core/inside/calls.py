@@ -72,6 +72,7 @@ class Routes:
         copies=True,
         repeats=(),
         triangle=None,
+        residues=None,
     ):
         self.made.append((call, arithmetic, report, copies))
         pieces = [space.need("x", self.scratch)] if self.scratch and copies else []
