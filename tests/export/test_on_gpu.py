@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.export.building import ARITHMETIC, COMPILER, needs_c, run
 from tests.export.caller import GEMM, scalar
 from tilewright.backend import LiveDevice, Operand
+from tilewright.bench.benchmarks.blas_calls import cblas_call, served_library
 from tilewright.cli.app import run as tilewright
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
@@ -130,3 +132,19 @@ def _numbers(rng: np.random.Generator, count: int, dtype: str) -> np.ndarray:
 
 def _pair(call: dict[str, Any], name: str) -> Any:
     return scalar(call["letter"], (call[name].real, call[name].imag))
+
+
+def test_blas_calls_give_gemms_bits(cuda):
+    """Products in the host's memory, each one on the device."""
+    cupy = pytest.importorskip("cupy")
+    library, rng = served_library(cuda.id), np.random.default_rng(21)
+    for letter, of in ((letter, PRECISIONS[letter]) for letter in LETTERS for _ in range(10)):
+        m, n, k = (4 * int(x) for x in np.exp(rng.uniform(0, 6, 3)))
+        a, b = (
+            rng.uniform(-1, 1, (*sides, of.words)).astype(of.real_name).view(of.dtype)[..., 0]
+            for sides in ((m, k), (k, n))
+        )
+        c = np.full((m, n), np.nan, of.dtype)
+        cblas_call(library, letter, a, b, c)()
+        with cupy.cuda.Device(int(cuda.id.partition(":")[2])):
+            assert np.array_equal(c, tw.gemm(cupy.asarray(a), cupy.asarray(b)).get())

@@ -23,7 +23,7 @@ from tilewright.bench.sizes import parse_sizes
 from tilewright.export.compiling import CompilerError
 from tilewright.precision import precision
 
-__all__ = ["BENCHMARK"]
+__all__ = ["BENCHMARK", "cblas_call", "served_library"]
 
 _ROW_MAJOR, _AS_IT_IS = 101, 111  # of cblas.h
 
@@ -47,7 +47,7 @@ class BlasCalls(Benchmark):
         """Yield a row for each precision and shape."""
         if asked.live.backend != "cuda":
             raise UnavailableError(f"{asked.live.id} is no CUDA device")
-        library = _library(asked.live.id)
+        library = served_library(asked.live.id)
         for letter in asked.precision.split(","):
             for size in parse_sizes(asked.size):
                 yield _row(library, letter, size)
@@ -69,7 +69,7 @@ class BlasCalls(Benchmark):
         ]
 
 
-def _library(device: str) -> ctypes.CDLL:
+def served_library(device: str) -> ctypes.CDLL:
     """Return the preloaded library, which computes all that it is given on the device."""
     from tilewright.export.preload import preloaded_library
 
@@ -90,7 +90,9 @@ def _row(library: ctypes.CDLL, letter: str, size: tuple[int, int, int]) -> Row:
 
     a, b = matrix(m, k), matrix(k, n)
     ours, theirs = np.empty((m, n), of.dtype), np.empty((m, n), of.dtype)
-    ms, host_ms = _in_turns(_call(library, letter, a, b, ours), lambda: np.matmul(a, b, out=theirs))
+    ms, host_ms = _in_turns(
+        cblas_call(library, letter, a, b, ours), lambda: np.matmul(a, b, out=theirs)
+    )
     return {
         "precision": letter, "size": [m, n, k], "cores": len(os.sched_getaffinity(0)),
         "ms": round(ms, 4), "host_ms": round(host_ms, 4), "ratio": round(host_ms / ms, 3),
@@ -98,7 +100,7 @@ def _row(library: ctypes.CDLL, letter: str, size: tuple[int, int, int]) -> Row:
     }  # fmt: skip
 
 
-def _call(library: ctypes.CDLL, letter: str, a: Any, b: Any, c: Any) -> Callable[[], Any]:
+def cblas_call(library: ctypes.CDLL, letter: str, a: Any, b: Any, c: Any) -> Callable[[], Any]:
     """Return a call of CBLAS's name for C <- A B."""
     real = {"s": ctypes.c_float, "d": ctypes.c_double}.get(letter)
     values = [np.array([x], a.dtype) for x in (1, 0)]
