@@ -53,3 +53,20 @@ def test_other_accuracies_are_laid_out_for_the_program(monkeypatch: pytest.Monke
     )
     assert run(["run", "--accuracy", "fp64", "--", sys.executable, "-c", asks]) == 9
     assert run(["run", "--accuracy", "fp16", "--", sys.executable, "-c", asks]) == 2
+
+
+def test_without_a_device_the_program_runs_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(device: str | None) -> Path:
+        raise ValueError(f"{device or 'opencl:0'} is no CUDA device")
+
+    monkeypatch.setattr(preload, "preloaded_library", none)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    looks = "import os, sys; sys.exit(7 if not os.environ['LD_PRELOAD'] else 1)"
+    assert run(["run", "--calls", "--", sys.executable, "-c", looks]) == 7
+    shown = capsys.readouterr()
+    assert "nothing is served: opencl:0 is no CUDA device" in shown.err
+    assert "no calls" in shown.out
+    assert run(["run"]) == 2
+    assert run(["run", "--device", "cuda:1", "--", sys.executable, "-c", looks]) == 2

@@ -53,7 +53,8 @@ def command(
 ) -> None:
     """Run a program with cuBLAS's and BLAS's GEMMs of float32 to complex128 served here.
 
-    Without a program, print the library for LD_PRELOAD.
+    Without a program, print the library for LD_PRELOAD.  Where there is no CUDA device, and none is
+    named, the program runs as it is.
     """
     from tilewright.export.plans import ACCURACIES
     from tilewright.export.preload import preloaded_library
@@ -62,11 +63,17 @@ def command(
     for name in wanted:
         if name not in ACCURACIES:
             raise ValueError(f"accuracy={name!r} is unknown; use {' or '.join(ACCURACIES)}")
-    library = preloaded_library(device)
+    try:
+        library = str(preloaded_library(device))
+    except ValueError as error:
+        if device is not None or not program:
+            raise
+        typer.echo(f"tilewright: nothing is served: {error}", err=True)
+        library, wanted = "", []
     if not program:
-        say(str(library))
+        say(library)
         return
-    preloaded = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
+    preloaded = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
     environment = {**os.environ, "LD_PRELOAD": preloaded}
     with tempfile.TemporaryDirectory() as folder, _planned(device, wanted, Path(folder)) as more:
         environment |= more
