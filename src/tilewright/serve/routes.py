@@ -185,7 +185,7 @@ def why_ieee(
     if arithmetic in BY_RESIDUES:
         from tilewright.serve.residues.chain import why_native
 
-        return why_native(live, problem, call, residues)
+        return why_native(live, problem, call, residues, together=bool(repeats))
     from tilewright.serve.split.serve import why_ieee
 
     return why_ieee(live, problem, call, arithmetic, repeats)

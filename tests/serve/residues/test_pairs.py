@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.precision import precision
+from tilewright.problem import Problem
+from tilewright.serve.residues.options import PLAIN
+from tilewright.serve.residues.worth import best_cut, is_worth
 from tilewright.serve.split import serve_unproved
 
 DEVICE = "opencl"
@@ -92,3 +98,12 @@ def test_what_is_not_finite_reaches_its_row_alone():
     assert told.variant == "ieee"
     assert not np.isfinite(c.hi[3]).any()
     assert np.isfinite(np.delete(c.hi, 3, 0)).all()
+
+
+@pytest.mark.parametrize("letter", ["e", "w"])
+@pytest.mark.parametrize(("side", "worth"), [(128, False), (2048, True)])
+def test_small_products_of_a_batch_stay_with_one_kernel(letter, side, worth):
+    live = SimpleNamespace(spec=catalogue_device("h100").spec)
+    problem = Problem(side, side, side, precision(letter))
+    cut = best_cut(live.spec, problem, PLAIN)
+    assert is_worth(live, problem, None, cut, together=True) == worth

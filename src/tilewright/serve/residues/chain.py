@@ -57,8 +57,14 @@ CORE = TensorVariant(
 )
 
 
-def why_native(live: LiveDevice, problem: Problem, call: GemmCall, asked: Residues = PLAIN) -> str:
-    """Return why residues are out of the question; nothing if they are not."""
+def why_native(
+    live: LiveDevice, problem: Problem, call: GemmCall, asked: Residues = PLAIN, *,
+    together: bool = False,
+) -> str:  # fmt: skip
+    """Return why residues are out of the question; nothing if they are not.
+
+    With `together` the product is one of a batch.
+    """
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
     if problem.k > MOST_K:
@@ -71,7 +77,7 @@ def why_native(live: LiveDevice, problem: Problem, call: GemmCall, asked: Residu
         return ""
     if not has_wgmma(live):
         return f"{live.id} has no int8 tensor cores that are proved for residues"
-    worth = is_worth(live, problem, call, cut)
+    worth = is_worth(live, problem, call, cut, together)
     return "" if worth else "the native kernel is faster at this size"
 
 

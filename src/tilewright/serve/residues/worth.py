@@ -45,15 +45,22 @@ def least_bytes(problem: Problem, asked: Residues) -> int:
     return min(workspace_bytes(problem, cut, asked.certify) for cut in cuts_of(problem))
 
 
-def is_worth(live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut) -> bool:
-    """Whether the usual moduli are expected to take less time than the native kernel."""
+def is_worth(
+    live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut, together: bool = False
+) -> bool:
+    """Whether the usual moduli are expected to take less time than the native kernel.
+
+    Of a batch's products, `together`, one kernel computes all, at its best.
+    """
     seconds = residue_seconds(live.spec, problem, cut)
-    return _SURELY * seconds < native_seconds(live, problem, call)
+    return _SURELY * seconds < native_seconds(live, problem, call, together)
 
 
-def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
+def native_seconds(
+    live: LiveDevice, problem: Problem, call: GemmCall, together: bool = False
+) -> float:
     """Return what the native kernel takes: as its portfolio has it, or else at its best."""
-    ns = expected_ns(live, way_of(live, problem, call))
+    ns = None if together else expected_ns(live, way_of(live, problem, call))
     if ns is not None:
         return ns * 1e-9
     flops = (8 if problem.precision.is_complex else 2) * problem.m * problem.n * problem.k
