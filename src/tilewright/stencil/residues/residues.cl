@@ -56,16 +56,19 @@ HELPER int dot(int x, int y, int sum)
 #endif
 }
 
-/* What is left of x, |x| < 2^22, modulo p, nearest to zero: floating-point numbers of 24 bits hold all
- * of it.  (The quotient is off by less than 2^-2 / p, so none but that nearest is found.) */
+/* What is added to a float of less than 2^22 is rounded to an integer, 1.5 2^23, and its bits. */
+#define MAGIC 12582912.0f
+#define MAGIC_BITS 0x4b400000
+
+/* What is left of x, |x| < 2^22, modulo p, nearest to zero, in the last byte; x comes with MAGIC_BITS.
+ * Floating-point numbers of 24 bits hold all of it.  (The quotient is off by less than 2^-2 / p, so none
+ * but that nearest is found.) */
 HELPER int nearest(int x, float p, float reciprocal)
 {
-    const float magic = 12582912.0f; /* 1.5 2^23: what is added to it is rounded to an integer */
     union { float number; int bits; } both;
-    both.bits = x + 0x4b400000;
-    const float v = both.number - magic;
-    const float quotient = (v * reciprocal + magic) - magic;
-    both.number = (v - p * quotient) + magic;
+    both.bits = x;
+    const float quotient = ((both.number - MAGIC) * reciprocal + MAGIC) - MAGIC;
+    both.number = both.number - p * quotient;
     return both.bits;
 }
 
@@ -110,7 +113,7 @@ HELPER void reduce_pairs(GLOBAL unsigned char *to, isize stride, const PRIVATE d
         const float p = numbers[z], reciprocal = 1.0f / numbers[z];
         int sums[4 * COMPONENTS];
         UNROLL for (int e = 0; e < 4 * COMPONENTS; ++e) {
-            sums[e] = 0;
+            sums[e] = e % COMPONENTS ? 0 : MAGIC_BITS;
             UNROLL for (int w = 0; w < 2 * words; ++w)
                 sums[e] = dot(digits[6 * e + w], powers[w * COUNT + z], sums[e]);
         }
@@ -118,7 +121,8 @@ HELPER void reduce_pairs(GLOBAL unsigned char *to, isize stride, const PRIVATE d
             int found[4];
             UNROLL for (int e = 0; e < 4; ++e) {
                 const PRIVATE int *const sum = sums + e * COMPONENTS;
-                found[e] = nearest(plane == 2 ? sum[0] + sum[1] : sum[plane], p, reciprocal);
+                const int x = plane == 2 ? sum[0] + sum[1] : plane ? sum[1] + MAGIC_BITS : sum[0];
+                found[e] = nearest(x, p, reciprocal);
             }
             if (inside)
                 *(GLOBAL unsigned int *)to = four_bytes(found[0], found[1], found[2], found[3]);
@@ -195,7 +199,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
             const float p = numbers[z], reciprocal = 1.0f / numbers[z];
             int found[4 * PARTS];
             UNROLL for (int e = 0; e < 4; ++e) {
-                const int re = dot(digits_high[e * PARTS], high[z], dot(digits_low[e * PARTS], low[z], 0));
+                const int first = dot(digits_low[e * PARTS], low[z], MAGIC_BITS);
+                const int re = dot(digits_high[e * PARTS], high[z], first);
 #if PARTS == 1
                 found[e] = nearest(re, p, reciprocal);
 #else
