@@ -1,170 +1,218 @@
-"""Record a space: configs drawn uniformly from all that the hardware allows, timed on a GPU.
+"""Record spaces: configs checked bit for bit and timed on a GPU, as many as the time allows.
 
-    python benchmarks/sweep_space.py s NN 40 1 benchmarks/spaces/h100/sgemm_nn.json.gz
+    python benchmarks/sweep_space.py s NN 40 benchmarks/spaces/h100
+    python benchmarks/sweep_space.py s NN,NT,TN,TT 540 benchmarks/spaces/h100 --tilings
 
-Letter, transposes, seconds, seed and the T4 file to write; one that is there keeps its points.
-Thresholds are left out, so that pruning can be judged.  All cores compile, in processes of their
-own; one process checks and times, and is started anew where a kernel takes the device from it.
-Every config is timed on four shapes whose columns are aligned, so that one kernel serves them all.
+Letter, transposes, seconds, and the folder of the T4 files to write; what these hold is not
+recorded again, so that a long sweep is done in several runs.  Without ``--tilings`` configs are
+drawn uniformly from everything that the hardware allows, thresholds aside, so that pruning can be
+judged; with it all tilings of `sweep_cases.TILINGS` are tried in random order.
+
+All cores compile, in processes of their own; one process checks and times (`sweep_timer`), and is
+started anew where a kernel takes the device from it.  Every config is timed on four shapes whose
+columns are aligned, so that one kernel serves them all.  Rows are kept as they come, in
+``rows.jsonl``: a run that is ended from outside loses nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import multiprocessing
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections import defaultdict, deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache
-from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
+from sweep_cases import SHAPES, Case, case_of, compiled
+from sweep_timer import serve
+from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.backend.cuda.device import device_at
-from tilewright.precision import precision
-from tilewright.problem import Problem, Trans
-from tilewright.sass import read_cubin
-from tilewright.sass.occupancy import occupancy
-from tilewright.sass.resources import resources
-from tilewright.space import Config, Space
-from tilewright.stencil import Variant, stencil
-from tilewright.tuning.measure import Workload, random_matrix, repeat
+from tilewright.space import Config
 
-FAMILIES = {"s": "simt_async", "c": "simt_async", "d": "mma_f64", "z": "mma_f64"}
-SHAPES = ((4096, 4096, 4096), (1000, 3000, 2200), (6248, 340, 1256), (520, 648, 8200))
-ARCH = "sm_90a"
-# Columns that are compared at three places, seconds until a kernel counts as hanging, and how much
-# slower than the best a first run ends a config's timing on a shape.
-COLUMNS, HANGING, HOPELESS = 8, 8.0, 3.0
+# Seconds until a kernel counts as hanging, and that the process that times takes to come up;
+# requests that it has beforehand, so that it never waits; configs that are compiled and wait, for
+# each core; leaders of a case that race in the end, and for how many seconds.
+HANGING, START, AHEAD, WAITING, LEADERS, RACE = 8.0, 40.0, 3, 4, 20, 4.0
+NICE = 5
 INVALID = {"compile_error": "compile", "launch_error": "runtime", "timeout": "timeout"}
 
 
-@lru_cache
-def asked_of(letter: str, trans: str) -> Asked:
-    return Asked(letter, trans)
+class Sweep:
+    """Compiles and times until there is no time, or nothing left.
 
+    Parameters
+    ----------
+    cases : list of Case
+        What is recorded, each case in proportion to what it has left.
+    folder : Path
+        Where the files are.
+    """
 
-class Asked:
-    """What is recorded: a precision and transposes on an architecture."""
+    def __init__(self, cases: list[Case], folder: Path) -> None:
+        self.cases, self.folder = cases, folder
+        self.rows = _rows(folder / "rows.jsonl", len(cases))
+        known = {(at, _told(row["config"])) for at, rows in self.rows.items() for row in rows}
+        for at, case in enumerate(cases):
+            known |= {(at, _told(one["configuration"])) for one in _results(folder, case)}
+        left = [
+            [one for one in asked.configs() if (at, _told(asked.space._whole(one))) not in known]
+            for at, asked in enumerate(cases)
+        ]
+        places = [(at + 0.5) / len(of) for of in left for at in range(len(of))]
+        every = [(case, config) for case, of in enumerate(left) for config in of]
+        order = sorted(range(len(every)), key=places.__getitem__)
+        self.draws = iter([every[at] for at in order])
+        self.context = multiprocessing.get_context("spawn")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = (folder / "rows.jsonl").open("a", buffering=1)
+        self.running: dict[Future[Any], tuple[int, Config]] = {}
+        self.ready: deque[tuple[int, Config, dict[str, Any]]] = deque()
+        self.asked: deque[tuple[int, Config, dict[str, Any]]] = deque()
+        self.cores = len(os.sched_getaffinity(0))
+        self.spent: dict[str, float] = defaultdict(float)
+        self.process: Any = None
+        self.up, self.since = False, 0.0
 
-    def __init__(self, letter: str, trans: str) -> None:
-        self.letter, self.trans = letter, (Trans(trans[0]), Trans(trans[1]))
-        self.family = stencil(FAMILIES[letter])
-        self.variant = Variant(precision(letter), *self.trans)
-        self.spec = architecture_spec(ARCH)
-        space = self.family.space(self.variant, self.spec)
-        rules = [rule for rule in space.constraints if rule.kind in ("divisibility", "hardware")]
-        self.space = Space(space.stencil_name, space.parameters, rules)
-        self.problems = [Problem(*shape, letter, *self.trans) for shape in SHAPES]
+    def run(self, until: float) -> None:
+        """Record configs until a time of the monotonic clock."""
+        began = time.monotonic()
+        workers = max(1, self.cores - 1)
+        pool = ProcessPoolExecutor(workers, self.context, os.nice, (NICE,))
+        self.start()
+        while time.monotonic() < until:
+            while len(self.running) < 2 * workers and len(self.ready) < WAITING * self.cores:
+                drawn = next(self.draws, None)
+                if drawn is None:
+                    break
+                self.running[pool.submit(compiled, self.cases[drawn[0]].key, drawn[1])] = drawn
+            self.take_compiled()
+            while self.up and self.ready and len(self.asked) < AHEAD:
+                if not self.asked:
+                    self.since = time.monotonic()
+                self.asked.append(self.ready.popleft())
+                self.pipe.send(("take", *self.asked[-1][:2]))
+            self.listen()
+            if not (self.running or self.ready or self.asked):
+                break
+        self.spent["wall"] = time.monotonic() - began
+        for one in self.running:
+            one.cancel()
+        for worker in pool._processes.values():
+            worker.kill()
 
-    def source(self, config: Config, problem: Problem) -> Any:
-        """Return a config's source in the launch mode that a problem asks for."""
-        wanted = self.family.geometry(config).mode(problem)
-        mode = self.family.nearest_mode(config, self.variant, self.spec, wanted)
-        return self.family.source(config, self.variant, "cuda", mode)
+    def start(self) -> None:
+        """Start the process that times."""
+        self.pipe, there = self.context.Pipe()
+        self.process = self.context.Process(
+            target=serve, args=([one.key for one in self.cases], there), daemon=True
+        )
+        self.process.start()
+        there.close()
+        self.up = False
 
+    def take_compiled(self) -> None:
+        """Put what was compiled among what is to be timed."""
+        for future in [one for one in self.running if one.done()]:
+            case, config = self.running.pop(future)
+            features, error = future.result()
+            self.spent["compiling"] += features["seconds"]
+            row = {"config": self.cases[case].space._whole(config), "features": features,
+                   "created": datetime.now(UTC).isoformat()}  # fmt: skip
+            if error:
+                self.keep(case, row | {"status": "compile_error", "reason": error})
+            else:
+                self.ready.append((case, config, row))
 
-def compiled(letter: str, trans: str, config: Config) -> tuple[dict[str, float], str]:
-    """Compile into the disk cache; return what the machine code says, or why there is none."""
-    asked, started, cache = asked_of(letter, trans), time.perf_counter(), KernelCache()
-    found: dict[str, float] = {}
-    try:
-        for problem in asked.problems:
-            source = asked.source(config, problem)
-            cubin = arranged(cached_cubin(source, ARCH, cache), cache)
-            if found:
-                continue
-            kernel = max(read_cubin(cubin.code).kernels, key=lambda one: len(one.code))
-            taken = resources(kernel)
-            shared = taken.shared_bytes + source.dynamic_shared_bytes
-            threads = prod(asked.family.launch(config, *SHAPES[0]).block)
-            fits = occupancy(kernel.arch, threads, taken.registers, shared)
-            found = {
-                "registers": taken.registers, "shared_bytes": shared, "threads": threads,
-                "blocks": fits.blocks, "stack_bytes": taken.stack_bytes,
-                "local_loads": taken.local_loads, "local_stores": taken.local_stores,
-                "instructions": taken.instructions,
-            }  # fmt: skip
-    except Exception as error:
-        return {"seconds": time.perf_counter() - started}, f"{type(error).__name__}: {error}"
-    return {**found, "seconds": time.perf_counter() - started}, ""
-
-
-def timer(letter: str, trans: str, pipe: Any) -> None:
-    """Check and time configs from a pipe until there is none."""
-    asked, live, rng = Asked(letter, trans), device_at(0), np.random.default_rng(7)
-    most = {"a": 0, "b": 0, "c": 0}
-    for m, n, k in SHAPES:
-        most = {"a": max(most["a"], m * k), "b": max(most["b"], k * n), "c": max(most["c"], m * n)}
-    host = {name: random_matrix(rng, most[name], asked.problems[0]) for name in most}
-    memory = {name: live.upload(array) for name, array in host.items()}
-    works = [Workload(live, problem, memory) for problem in asked.problems]
-    wanted = [_columns(host, problem) for problem in asked.problems]
-    best: list[float | None] = [None] * len(works)
-    pipe.send("ready")
-    while (config := pipe.recv()) is not None:
-        found = []
+    def listen(self) -> None:
+        """Take an answer of the process that times; start it anew where it died or hangs."""
         try:
-            for at, work in enumerate(works):
-                kernel = live.compile(asked.source(config, work.problem))
-                poison = np.full(COLUMNS * work.problem.m, np.nan, host["c"].dtype)
-                for place in wanted[at]:
-                    live.write(memory["c"], poison, place * work.problem.m * poison.itemsize)
-                first = work.run(kernel, asked.family, config)
-                hopeless = best[at] is not None and first > HOPELESS * best[at]
-                times = (first,) if hopeless else repeat(work, kernel, asked.family, config)
-                right = _is_right(live, memory["c"], poison, work.problem, wanted[at])
-                if right:
-                    best[at] = min(median(times), best[at] or median(times))
-                found.append((list(times), right))
-            pipe.send(("ok", found))
-        except Exception as error:
-            pipe.send(("launch_error", f"{type(error).__name__}: {error}"))
-            if "Lost" in type(error).__name__ or "Failed" in type(error).__name__:
-                return
+            answer = self.pipe.recv() if self.pipe.poll(0.005) else None
+        except EOFError:
+            answer = {"status": "launch_error", "reason": "the process died", "last": True}
+        now = time.monotonic()
+        if answer is None and self.asked and now - self.since > HANGING:
+            answer = {"status": "timeout", "reason": "hung", "last": True}
+        if answer == "ready":
+            self.up, self.since = True, now
+        elif answer is not None and self.asked:
+            case, _, row = self.asked.popleft()
+            self.since = now
+            self.keep(case, row | answer)
+        elif answer is not None:
+            raise RuntimeError(f"the process that times: {answer['reason']}")
+        if not self.process.is_alive() or (isinstance(answer, dict) and answer.get("last")):
+            self.process.kill()
+            self.ready.extendleft(reversed(self.asked))
+            self.asked.clear()
+            self.start()
+
+    def keep(self, case: int, row: dict[str, Any]) -> None:
+        """Keep a row, and write it."""
+        for name, key in (("timing", "seconds"), ("kernels", "kernels")):
+            self.spent[name] += row.get(key, 0.0)
+        self.rows[case].append(row)
+        self.file.write(json.dumps({"case": case, **row}) + "\n")
+
+    def race(self) -> list[dict[str, Any]]:
+        """Time the fastest of each case in turns, cuBLAS among them."""
+        found: list[dict[str, Any]] = []
+        while self.asked:  # what was sent before comes first
+            self.listen()
+        for at, case in enumerate(self.cases):
+            made = [x for row in self.rows[at] for x in entries(case, row, "")]
+            leaders = _fastest(case, [*_results(self.folder, case), *made])
+            if not leaders:
+                continue
+            try:
+                self.pipe.send(("race", at, leaders, RACE))
+                answer: Any = "ready"
+                while answer == "ready" and self.pipe.poll(HANGING + RACE + START):
+                    answer = self.pipe.recv()
+                if answer == "ready":
+                    break
+                found.append({"case": case.name, **answer})
+            except (EOFError, OSError):  # it died of a leader
+                self.start()
+        return found
 
 
-def _columns(host: dict[str, Any], problem: Problem) -> dict[int, Any]:
-    """Return some columns of the product in float64, by the first of each few."""
-    m, n, k = problem.m, problem.n, problem.k
-    wide = np.complex128 if np.iscomplexobj(host["a"]) else np.float64
-    a, b = host["a"][: m * k], host["b"][: k * n]
-    a = (
-        a.reshape((k, m), order="F").T
-        if problem.trans_a.transposed
-        else a.reshape((m, k), order="F")
-    )
-    b = (
-        b.reshape((n, k), order="F").T
-        if problem.trans_b.transposed
-        else b.reshape((k, n), order="F")
-    )
-    places = (0, n // 2 // COLUMNS * COLUMNS, n - COLUMNS)
-    return {at: a.astype(wide) @ b[:, at : at + COLUMNS].astype(wide) for at in places}
+def _told(config: Any) -> str:
+    return json.dumps(dict(config), sort_keys=True)
 
 
-def _is_right(live: Any, memory: Any, got: Any, problem: Problem, wanted: dict[int, Any]) -> bool:
-    """Whether columns are within what rounding a sum of normal numbers gives."""
-    most = 256 * np.finfo(got.dtype).eps * problem.k**0.5
-    for at, right in wanted.items():
-        live.download(memory, got, at * problem.m * got.itemsize)
-        error = np.max(np.abs(got.reshape((problem.m, COLUMNS), order="F") - right))
-        if not error <= most:
-            return False
-    return True
+def _rows(path: Path, cases: int) -> dict[int, list[dict[str, Any]]]:
+    """Return the rows of a run that was ended from outside."""
+    found: dict[int, list[dict[str, Any]]] = {case: [] for case in range(cases)}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        row = json.loads(line)
+        found[row.pop("case")].append(row)
+    return found
 
 
-def entries(asked: Asked, row: dict[str, Any], device: str) -> list[dict[str, Any]]:
+def _results(folder: Path, case: Case) -> list[dict[str, Any]]:
+    """Return what a case's T4 file holds; nothing where there is none."""
+    path = folder / f"{case.name}.json.gz"
+    return list(json.loads(gzip.decompress(path.read_bytes()))["results"]) if path.exists() else []
+
+
+def _fastest(case: Case, results: list[dict[str, Any]]) -> list[Config]:
+    """Return the leaders on the first shape."""
+    sides = dict(zip("mnk", SHAPES[0], strict=True))
+    here = [x for x in results if sides.items() <= x["tilewright"]["problem"].items()]
+    right = [x for x in here if x["correctness"]]
+    right.sort(key=lambda x: float(x["measurements"][0]["value"]))
+    return [case.space._named(x["configuration"]) for x in right[:LEADERS]]
+
+
+def entries(asked: Case, row: dict[str, Any], device: str) -> list[dict[str, Any]]:
     """Return a config's T4 results, one for each shape."""
     made = []
     features = {name: value for name, value in row["features"].items() if name != "seconds"}
@@ -173,7 +221,8 @@ def entries(asked: Asked, row: dict[str, Any], device: str) -> list[dict[str, An
         why = INVALID.get(row["status"], "correct" if right else "correctness")
         failed = "CompilationFailedConfig" if why == "compile" else "RuntimeFailedConfig"
         value = median(times) / 1e6 if why == "correct" else failed
-        of = {name: getattr(problem, name) for name in "mnk"} | {"precision": asked.letter}
+        of = {name: getattr(problem, name) for name in "mnk"}
+        of |= {"precision": problem.precision.letter}
         of |= {name: str(getattr(problem, name)) for name in ("trans_a", "trans_b")}
         made.append({
             "configuration": row["config"], "objectives": ["time"],
@@ -193,79 +242,63 @@ def entries(asked: Asked, row: dict[str, Any], device: str) -> list[dict[str, An
     return made
 
 
-def write(path: Path, made: list[dict[str, Any]], device: str) -> None:
-    """Write a T4 file; points of one that is there come first, and are not repeated."""
-    known = json.loads(gzip.decompress(path.read_bytes()))["results"] if path.exists() else []
-    before = {json.dumps(one["configuration"], sort_keys=True) for one in known}
-    fresh = [x for x in made if json.dumps(x["configuration"], sort_keys=True) not in before]
-    compiler = f"NVRTC {nvrtc_version()}"
+def write(folder: Path, asked: Case, rows: list[dict[str, Any]], device: str) -> None:
+    """Write a case's T4 file, behind what is there."""
+    path = folder / f"{asked.name}.json.gz"
+    made = [entry for row in rows for entry in entries(asked, row, device)]
     about = {"timeunit": "milliseconds", "device": device, "autotuner": "tilewright",
-             "compiler": compiler}  # fmt: skip
-    document = {"schema_version": "1.0.0", "metadata": about, "results": [*known, *fresh]}
-    path.parent.mkdir(parents=True, exist_ok=True)
+             "compiler": f"NVRTC {nvrtc_version()}"}  # fmt: skip
+    document = {
+        "schema_version": "1.0.0",
+        "metadata": about,
+        "results": [*_results(folder, asked), *made],
+    }
     path.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
 
 
+def summary(sweep: Sweep, raced: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how the run went: counts, where the time went, funnels and the races."""
+    cases = []
+    for case, asked in enumerate(sweep.cases):
+        rows = sweep.rows[case]
+        funnel = asked.space.funnel()
+        cases.append({
+            "case": asked.name, "tried": len(rows),
+            "timed": sum(row["status"] == "ok" for row in rows),
+            "wrong": sum(not right for row in rows for _, right in row.get("results", ())),
+            "raw_size": funnel.raw_size, "funnel": [asdict(stage) for stage in funnel],
+        })  # fmt: skip
+    return {"cores": sweep.cores, "seconds": dict(sweep.spent), "cases": cases, "races": raced}
+
+
 def main() -> None:
-    letter, trans, seconds, seed, path = sys.argv[1:6]
-    until, asked = time.monotonic() + float(seconds), Asked(letter, trans)
-    context = multiprocessing.get_context("spawn")
-    draws = iter(asked.space.sample(5000, int(seed)))
-    cores = len(os.sched_getaffinity(0))
-    running: dict[Any, Config] = {}
-    ready: list[tuple[Config, dict[str, Any]]] = []
-    rows: list[dict[str, Any]] = []
-    process: Any = None
-    up, since, timing = False, 0.0, None
-    with ProcessPoolExecutor(max(1, cores - 1), mp_context=context) as pool:
-        while time.monotonic() < until:
-            if process is None:
-                here, there = context.Pipe()
-                process = context.Process(target=timer, args=(letter, trans, there), daemon=True)
-                process.start()
-                there.close()
-                up, timing = False, None
-            while len(running) < 2 * cores and len(ready) < 4 * cores:
-                config = next(draws)
-                running[pool.submit(compiled, letter, trans, config)] = config
-            for future in [one for one in running if one.done()]:
-                config = running.pop(future)
-                features, error = future.result()
-                row = {"config": asked.space._whole(config), "features": features, "status": "ok",
-                       "created": datetime.now(UTC).isoformat()}  # fmt: skip
-                if error:
-                    rows.append(row | {"status": "compile_error"})
-                else:
-                    ready.append((config, row))
-            if up and timing is None and ready:
-                timing, since = ready.pop(0), time.monotonic()
-                here.send(timing[0])
-            try:
-                answer = here.recv() if here.poll(0.003) else None
-            except EOFError:
-                answer = ("launch_error", "the process died")
-            late = timing is not None and time.monotonic() - since > HANGING
-            if answer == "ready":
-                up = True
-            elif timing is not None and (answer or late):
-                status, results = answer or ("timeout", "")
-                spent = time.monotonic() - since
-                rows.append(timing[1] | {"status": status, "results": results, "seconds": spent})
-                timing = None
-            if late or not process.is_alive():
-                process.kill()
-                process = None
-        workers = [process, *pool._processes.values()]
-        for one in running:
-            one.cancel()
-        device = str(device_at(0).spec.name)
-        write(Path(path), [x for row in rows for x in entries(asked, row, device)], device)
-        print(f"{len(rows)} configs, {sum(row['status'] == 'ok' for row in rows)} timed")
-        sys.stdout.flush()
-        for one in workers:
-            if one is not None:
-                one.kill()
-        os._exit(0)
+    reader = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    reader.add_argument("letter")
+    reader.add_argument("trans")
+    reader.add_argument("seconds", type=float)
+    reader.add_argument("folder", type=Path)
+    reader.add_argument("--tilings", action="store_true")
+    given = reader.parse_args()
+    until = time.monotonic() + given.seconds
+    cases = [case_of(given.letter, trans, given.tilings) for trans in given.trans.split(",")]
+    sweep = Sweep(cases, given.folder)
+    sweep.run(until - (RACE + 1) * len(cases) * given.tilings)
+    raced = sweep.race() if given.tilings else []
+    sweep.process.kill()
+    device = str(device_at(0).spec.name)
+    told = {"device": device, **summary(sweep, raced)}
+    for case, asked in enumerate(cases):
+        write(given.folder, asked, sweep.rows[case], device)
+    run = given.folder / f"sweep_{datetime.now(UTC):%H%M}.json"
+    run.write_text(json.dumps(told, indent=1) + "\n")
+    (given.folder / "rows.jsonl").unlink(missing_ok=True)
+    for one in told["cases"]:
+        print(one["case"], one["tried"], "tried,", one["timed"], "timed,", one["wrong"], "wrong")
+    wall = told["seconds"]["wall"]
+    shares = {name: round(value / wall, 3) for name, value in told["seconds"].items()}
+    print(f"{wall:.0f} s; shares of it: {shares}")
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
