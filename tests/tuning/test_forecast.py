@@ -23,15 +23,14 @@ def expected(blocks: int) -> float:
     return found
 
 
-def test_a_last_wave_that_is_not_full_costs_what_a_full_one_does():
+def test_all_wait_for_the_multiprocessor_with_the_most_blocks():
     (kernel,) = read_cubin(kept("sm_90a")).kernels
     seen = inspect_kernel(kernel, THREADS)
-    wave = H100 * seen.occupancy.blocks
     assert seen.cycles is not None
-    assert expected(wave) == pytest.approx(seen.cycles.pipe_share)
-    assert expected(3 * wave) == pytest.approx(expected(wave))
-    assert expected(wave + 1) == pytest.approx(expected(2 * wave) * (wave + 1) / (2 * wave))
-    assert expected(1) == pytest.approx(expected(wave) / wave)
+    assert expected(H100) == pytest.approx(seen.cycles.pipe_share)
+    assert expected(3 * H100) == pytest.approx(expected(H100))
+    assert expected(H100 + 1) == pytest.approx(expected(2 * H100) * (H100 + 1) / (2 * H100))
+    assert expected(1) == pytest.approx(expected(H100) / H100)
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here: pip install 'tilewright[tune]'")

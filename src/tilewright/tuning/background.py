@@ -1,7 +1,8 @@
 """Background: what is known of a stencil's configs before any was compiled.
 
 Numbers for models to learn from, and a static forecast: what blocks take, how many of them a
-multiprocessor holds, and how evenly the grid covers the device.
+multiprocessor holds, how evenly the grid covers the device and the result, and how often what is
+loaded is used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tilewright.problem import Problem
 from tilewright.reschedule.levels import unscheduled
 from tilewright.sass.occupancy import limits_of
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant
+from tilewright.stencil import Geometry, Stencil, Variant
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.strategies.base import Lesson
 
@@ -29,7 +30,8 @@ __all__ = ["FEATURES", "features_on", "forecast_on", "lessons_of"]
 
 FEATURES = (
     "registers", "pressure", "threads", "shared bytes", "blocks", "warps", "filled", "waves",
-    "m", "n", "k", "element bytes", "multiprocessors",
+    "covered", "elements a thread", "reuse of a block", "steps of a tile", "length of the loop",
+    "forecast", "m", "n", "k", "element bytes", "multiprocessors",
 )  # fmt: skip
 """Names of the numbers that `features_on` gives, each about 0 to 1."""
 
@@ -45,6 +47,10 @@ _ENOUGH_WARPS = 8
 # What a kernel is left of its speed for each factor by which its registers exceed what it may
 # have: spilled registers pass through memory in the main loop.
 _SPILLED = 4.0
+
+# Multiply-adds for each number that a thread, or a block, loads, of which loads take as long as the
+# multiply-adds: a multiprocessor's shared memory and its share of the second cache give so few.
+_BALANCED_THREAD, _BALANCED_BLOCK = 1.0, 4.0
 
 
 def features_on(
@@ -73,28 +79,50 @@ def features_on(
         log2(problem.m) / 14, log2(problem.n) / 14, log2(problem.k) / 14,
         problem.precision.element_bytes / 16, units / 132,
     ]  # fmt: skip
+    # Of numbers of 4 bytes, as the constants of the balance are.
+    each = (4 if problem.precision.is_complex else 1) * 4 / problem.precision.element_bytes
 
     def row(config: Config) -> list[float]:
         plain = unscheduled(config)
-        taken = family.resources(plain, variant)
-        asked = plain.integer("min_blocks", 1)
-        allowed = _REGISTERS / max(1, taken.threads * asked)
-        registers = min(taken.registers, allowed, 255)
-        warps = -(-taken.threads // _WARP)
+        taken, tile = family.resources(plain, variant), family.geometry(plain)
+        threads, pieces = max(1, taken.threads), _pieces(family, plain, problem, units)
+        allowed = _REGISTERS / (threads * plain.integer("min_blocks", 1))
+        registers, pressure = min(taken.registers, allowed, 255), taken.registers / allowed
+        warps = -(-threads // _WARP)
         blocks = _resident(limits, warps, registers, taken.shared_bytes)
-        launch = family.launch(plain, problem.m, problem.n, problem.k)
-        waves = prod(launch.grid) / (max(1, blocks) * units)
+        most = -(-pieces // units)  # of a multiprocessor
+        busy = min(blocks, most) * warps
+        filled, covered = pieces / (most * units), _covered(problem, tile)
+        elements = tile.tile_m * tile.tile_n / threads
+        reuse = tile.tile_m * tile.tile_n / (tile.tile_m + tile.tile_n)
+        forecast = filled * covered * min(1.0, busy / _ENOUGH_WARPS)
+        forecast *= _share(each * elements**0.5, _BALANCED_THREAD)
+        forecast *= _share(each * reuse, _BALANCED_BLOCK) / max(1.0, pressure) ** _SPILLED
+        loop = elements * plain.integer("unroll_k", 1)
         return [
-            taken.registers / 255, min(4.0, taken.registers / allowed) / 4,
-            log2(max(1, taken.threads)) / 10, log2(max(1, taken.shared_bytes)) / 18,
-            blocks / 8, min(1.0, blocks * warps / limits[0]), waves / -(-waves // 1),
-            min(1.0, log2(1 + waves) / 8), *whole,
+            taken.registers / 255, min(4.0, pressure) / 4,
+            log2(threads) / 10, log2(max(1, taken.shared_bytes)) / 18,
+            blocks / 8, min(1.0, busy / limits[0]), filled,
+            min(1.0, log2(1 + pieces / units) / 8), covered, log2(elements) / 8, log2(reuse) / 8,
+            log2(tile.tile_k) / 6, log2(max(1.0, loop)) / 12, forecast, *whole,
         ]  # fmt: skip
 
     def rows(configs: Sequence[Config]) -> NDArray[np.float64]:
         return np.array([row(config) for config in configs]).reshape(len(configs), len(FEATURES))
 
     return rows
+
+
+def _pieces(family: Stencil, config: Config, problem: Problem, units: int) -> int:
+    """Return what a launch hands to multiprocessors one by one: its blocks, or shared steps."""
+    launch = family.launch(config, problem.m, problem.n, problem.k)
+    return prod((launch.on(units) if launch.split_k else launch).grid)
+
+
+def _covered(problem: Problem, tile: Geometry) -> float:
+    """Return the product's share of what whole tiles of it compute."""
+    steps = (problem.m, tile.tile_m), (problem.n, tile.tile_n), (problem.k, tile.tile_k)
+    return prod(side / (-(-side // step) * step) for side, step in steps)
 
 
 def _limits(spec: DeviceSpec) -> tuple[int, int, int]:
@@ -119,22 +147,19 @@ def forecast_on(
 ) -> Callable[[Sequence[Config]], NDArray[np.float64]]:
     """Return what gives the share of the peak that a static model expects of configs.
 
-    The share of its last wave that a grid fills, times what is left where schedulers have too few
-    warps, and where a thread may have fewer registers than its tile takes.  It tells kernels
-    apart before they are compiled; `tilewright.tuning.forecast` reads their machine code then.
+    The share that multiprocessors are busy until the last ends, and that is no edge beyond the
+    result, times what is left where schedulers have too few warps, where numbers are loaded for
+    few multiply-adds, and where a thread may have fewer registers than its tile takes.  It tells
+    kernels apart before they are compiled; `tilewright.tuning.forecast` reads their machine code
+    then.
     """
-    features = features_on(family, problem, spec)
-    at = {name: place for place, name in enumerate(FEATURES)}
-    most_warps = _limits(spec)[0]
+    features, at = features_on(family, problem, spec), FEATURES.index("forecast")
+    return lambda configs: features(configs)[:, at]
 
-    def shares(configs: Sequence[Config]) -> NDArray[np.float64]:
-        numbers = features(configs)
-        warps = numbers[:, at["warps"]] * most_warps
-        pressure = np.maximum(1.0, 4 * numbers[:, at["pressure"]])
-        share: NDArray[np.float64] = numbers[:, at["filled"]] * np.minimum(1, warps / _ENOUGH_WARPS)
-        return share / pressure**_SPILLED
 
-    return shares
+def _share(reuse: float, balanced: float) -> float:
+    """Return the share of the time that is left to multiply-adds, of so many a loaded number."""
+    return reuse / (reuse + balanced)
 
 
 # Fewer measurements of a problem teach nothing.

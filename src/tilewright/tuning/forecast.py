@@ -15,9 +15,9 @@ def forecast(
 ) -> float | None:
     """Return the share of the multiply-adds' peak that a kernel is expected to reach.
 
-    The static model's share (`tilewright.sass.loop_cycles`) times what the grid leaves of it:
-    thread blocks run in waves of all that fit on the device, and the last wave takes as long
-    as the others (tail effect).
+    The static model's share (`tilewright.sass.loop_cycles`) times what the grid leaves of it: all
+    wait for the multiprocessor that has the most thread blocks, whether these run beside each
+    other there or one after another.
 
     Parameters
     ----------
@@ -39,9 +39,8 @@ def forecast(
     """
     kernel = max(read_cubin(code).kernels, key=lambda one: len(one.code))
     seen = inspect_kernel(kernel, prod(launch.block), dynamic_shared_bytes)
-    at_once = seen.occupancy.blocks * multiprocessors
-    if seen.cycles is None or at_once < 1:
+    if seen.cycles is None or not seen.occupancy.blocks:
         return None
     blocks = prod(launch.grid if launch.split_k is None else launch.on(multiprocessors).grid)
-    waves = -(-blocks // at_once)
-    return seen.cycles.pipe_share * blocks / (waves * at_once)
+    most = -(-blocks // multiprocessors)
+    return seen.cycles.pipe_share * blocks / (most * multiprocessors)
