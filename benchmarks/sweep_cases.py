@@ -25,6 +25,8 @@ __all__ = ["SHAPES", "Case", "case_of", "compiled"]
 
 FAMILIES = {"s": "simt_async", "c": "simt_async", "d": "mma_f64", "z": "mma_f64"}
 SHAPES = ((4096, 4096, 4096), (1000, 3000, 2200), (6248, 340, 1256), (520, 648, 8200))
+# Timed with tilings, too.
+SQUARES = ((2048, 2048, 2048), (3072, 3072, 3072))
 ARCH = "sm_90a"
 
 # What is no tiling is as in the kernels that serve squares of 4096.
@@ -86,7 +88,8 @@ class Case:
         rules = (*space.constraints, *TILINGS) if tilings else allowed
         self.space = Space(space.stencil_name, space.parameters, rules)
         self.problems = [
-            Problem(*shape, precision(letter), Trans(trans[0]), Trans(trans[1])) for shape in SHAPES
+            Problem(*shape, precision(letter), Trans(trans[0]), Trans(trans[1]))
+            for shape in (*SHAPES, *SQUARES * tilings)
         ]
         self.name = f"{letter}gemm_{trans.lower()}" + "_tilings" * tilings
 
@@ -110,8 +113,8 @@ def compiled(key: tuple[str, str, bool], config: Config) -> tuple[dict[str, floa
     case, started, cache = case_of(*key), time.perf_counter(), KernelCache()
     found: dict[str, float] = {}
     try:
-        for problem in case.problems:
-            source = case.source(config, problem)
+        sources = {one.digest: one for one in (case.source(config, p) for p in case.problems)}
+        for source in sources.values():
             cubin = arranged(cached_cubin(source, ARCH, cache), cache)
             if found:
                 continue

@@ -9,8 +9,8 @@ drawn uniformly from everything that the hardware allows, thresholds aside, so t
 judged; with it all tilings of `sweep_cases.TILINGS` are tried in random order.
 
 All cores compile, in processes of their own; one process checks and times (`sweep_timer`), and is
-started anew where a kernel takes the device from it.  Every config is timed on four shapes whose
-columns are aligned, so that one kernel serves them all.  Rows are kept as they come, in
+started anew where a kernel takes the device from it.  Every config is timed on several shapes
+whose columns are aligned, so that one kernel serves them all.  Rows are kept as they come, in
 ``rows.jsonl``: a run that is ended from outside loses nothing.
 """
 
@@ -84,7 +84,7 @@ class Sweep:
     def run(self, until: float) -> None:
         """Record configs until a time of the monotonic clock."""
         began = time.monotonic()
-        workers = max(1, self.cores - 1)
+        workers = self.cores  # the process that times waits for the device mostly
         pool = ProcessPoolExecutor(workers, self.context, os.nice, (NICE,))
         self.start()
         while time.monotonic() < until:
