@@ -285,11 +285,14 @@ def main() -> None:
     sweep.run(until - (RACE + 1) * len(cases) * given.tilings)
     raced = sweep.race() if given.tilings else []
     sweep.process.kill()
-    device = str(device_at(0).spec.name)
-    told = {"device": device, **summary(sweep, raced)}
+    live = device_at(0)
+    device, now = str(live.spec.name), datetime.now(UTC)
+    made = {"device": device, "driver": live.driver, "compiler": f"NVRTC {nvrtc_version()}",
+            "date": now.isoformat(timespec="seconds")}  # fmt: skip
+    told = made | summary(sweep, raced)
     for case, asked in enumerate(cases):
         write(given.folder, asked, sweep.rows[case], device)
-    run = given.folder / f"sweep_{datetime.now(UTC):%H%M}.json"
+    run = given.folder / f"sweep_{now:%H%M}.json"
     run.write_text(json.dumps(told, indent=1) + "\n")
     (given.folder / "rows.jsonl").unlink(missing_ok=True)
     for one in told["cases"]:
