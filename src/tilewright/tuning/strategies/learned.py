@@ -32,6 +32,10 @@ _SHARE = 0.05
 # the neighbours of the best.
 _DRAWN, _PROMISING, _LEADERS = 2000, 500, 5
 
+# Of candidates that a static model or lessons rank, those come first that are among so many for
+# each that was tried.
+_RANKED = 2
+
 
 class Learned(Strategy):
     """Bayesian optimisation: expected improvement over what was tried so far.
@@ -87,11 +91,7 @@ class Learned(Strategy):
     def _choose(self) -> bool:
         """Put what comes next among what waits; return whether there is anything."""
         good = sum(map(math.isfinite, self._seconds.values()))
-        if self._experience is not None and good < _FIRST:
-            free = self._pool.free()
-            order = np.argsort(self._experience.scores(free), kind="stable")[:_FIRST]
-            self._wait(free[order])
-        elif not self._began:
+        if not self._began or (self._experience is not None and good < _FIRST):
             self._began = True
             self._wait(self._first())
         elif good < _FIRST:
@@ -108,15 +108,26 @@ class Learned(Strategy):
     def _first(self) -> NDArray[np.intp]:
         """Return the places of the points to begin with.
 
-        Where there is a static model, those that it expects most of; else the one nearest to the
-        middle of every parameter's values: extremes are seldom fast.
+        Where there are lessons or a static model, those that these expect most of; else the one
+        nearest to the middle of every parameter's values: extremes are seldom fast.
         """
         free = self._pool.free()
+        ranked = self._ranked(free)
+        if ranked is not None:
+            return ranked[:_FIRST]
         configs = [self._pool.config(place) for place in free.tolist()]
-        if self.background.forecast is not None:
-            return free[np.argsort(-self.background.forecast(configs), kind="stable")[:_FIRST]]
         middle = np.abs(encoded(self.space, configs) - 0.5).sum(axis=1)
         return free[np.argsort(middle, kind="stable")[:1]]
+
+    def _ranked(self, places: NDArray[np.intp]) -> NDArray[np.intp] | None:
+        """Return places in the order of what lessons, or a static model, expect; None without."""
+        if self._experience is not None:
+            expected = self._experience.scores(places)
+        elif self.background.forecast is not None:
+            expected = -self._pool.forecasts[places]
+        else:
+            return None
+        return places[np.argsort(expected, kind="stable")]
 
     def _wait(self, places: NDArray[np.intp]) -> None:
         self._waiting = [self._pool.config(place) for place in reversed(places.tolist())]
@@ -140,8 +151,11 @@ class Learned(Strategy):
         self._promising = order[:_PROMISING]
         self._turn += 1
         if self._turn % 2:
-            near = self._near(order, leaders[0])
-            order = np.concatenate([order[near], order[~near]])
+            first = self._near(order, leaders[0])
+            order = np.concatenate([order[first], order[~first]])
+        elif (ranked := self._ranked(self._pool.every())) is not None:
+            first = np.isin(order, ranked[: _FIRST + _RANKED * len(tried)])
+            order = np.concatenate([order[first], order[~first]])
         return order[: max(1, int(_SHARE * len(tried)))]
 
     def _near(self, places: NDArray[np.intp], best: Config) -> NDArray[np.bool_]:

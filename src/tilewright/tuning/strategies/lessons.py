@@ -21,6 +21,10 @@ __all__ = ["Experience"]
 # seconds allows.
 _ROUNDS, _MOST = 200, 20_000
 
+# How much more the fastest of a lesson counts than the slowest: what is among the best is to be
+# told, not what is worst.
+_FASTEST = 20.0
+
 
 class Experience:
     """Gradient-boosted trees over the numbers of other problems' configs.
@@ -39,11 +43,12 @@ class Experience:
     """
 
     def __init__(self, lessons: Sequence[Lesson], pool: Pool, seed: int) -> None:
+        from scipy.stats import norm
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         random = np.random.default_rng(seed)
         most = max(100, _MOST // len(lessons))
-        numbers, scores = [], []
+        numbers, scores, weights = [], [], []
         for lesson in lessons:
             rows = np.arange(len(lesson.configs))
             if len(rows) > most:
@@ -51,8 +56,10 @@ class Experience:
             configs = [lesson.configs[row] for row in rows.tolist()]
             numbers.append(pool.lesson(configs, lesson.features[rows]))
             scores.append(normal_scores(np.asarray(lesson.seconds, float)[rows]))
+            weights.append(1 / (1 + _FASTEST * norm.cdf(scores[-1])))
         model = HistGradientBoostingRegressor(max_iter=_ROUNDS, random_state=0)
-        self._model = model.fit(np.vstack(numbers), np.concatenate(scores))
+        told = np.vstack(numbers), np.concatenate(scores), np.concatenate(weights)
+        self._model = model.fit(*told)
         self._pool = pool
         self._scores: NDArray[np.float64] = np.zeros(0)
 

@@ -57,6 +57,7 @@ class Pool:
         self._configs: list[Config] = []
         self._at: dict[Config, int] = {}
         self._rows: list[NDArray[np.float64]] = []
+        self._forecasts: NDArray[np.float64] = np.zeros(0)
         self._free: set[int] = set()
         self._taken: set[Config] = set()
         self.add(space.enumerate() if self.is_whole else space.sample(_DRAWN, seed))
@@ -100,6 +101,20 @@ class Pool:
         if len(self._rows) > 1:
             self._rows = [np.vstack(self._rows)]
         return self._rows[0]
+
+    @property
+    def forecasts(self) -> NDArray[np.float64]:
+        """What a static model expects of all candidates; there is one in the background."""
+        assert self._background.forecast is not None
+        known = len(self._forecasts)
+        if known < len(self._configs):
+            fresh = self._background.forecast(self._configs[known:])
+            self._forecasts = np.concatenate([self._forecasts, fresh])
+        return self._forecasts
+
+    def every(self) -> NDArray[np.intp]:
+        """Return the places of all candidates, also of those that were proposed."""
+        return np.arange(len(self._configs))
 
     def free(self) -> NDArray[np.intp]:
         """Return the places of those that may be proposed, in order."""
