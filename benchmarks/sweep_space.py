@@ -17,10 +17,12 @@ whose columns are aligned, so that one kernel serves them all.  Rows are kept as
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import defaultdict, deque
@@ -37,10 +39,10 @@ from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.backend.cuda.device import device_at
 from tilewright.space import Config
 
-# Seconds until a kernel counts as hanging, and that the process that times takes to come up;
-# requests that it has beforehand, so that it never waits; configs that are compiled and wait, for
-# each core; leaders of a case that race in the end, and for how many seconds.
-HANGING, START, AHEAD, WAITING, LEADERS, RACE = 8.0, 40.0, 3, 4, 20, 4.0
+# Seconds until a kernel counts as hanging; requests that the process that times has beforehand, so
+# that it never waits; configs that are compiled and wait, for each core; leaders of a case that
+# race in the end, for how many seconds, and how many the races of all cases and the files take.
+HANGING, AHEAD, WAITING, LEADERS, RACE, FINISHING = 8.0, 3, 4, 20, 4.0, 45.0
 NICE = 5
 INVALID = {"compile_error": "compile", "launch_error": "runtime", "timeout": "timeout"}
 
@@ -98,7 +100,8 @@ class Sweep:
                 if not self.asked:
                     self.since = time.monotonic()
                 self.asked.append(self.ready.popleft())
-                self.pipe.send(("take", *self.asked[-1][:2]))
+                with contextlib.suppress(OSError):  # it died: `listen` sees that
+                    self.pipe.send(("take", *self.asked[-1][:2]))
             self.listen()
             if not (self.running or self.ready or self.asked):
                 break
@@ -135,7 +138,7 @@ class Sweep:
         """Take an answer of the process that times; start it anew where it died or hangs."""
         try:
             answer = self.pipe.recv() if self.pipe.poll(0.005) else None
-        except EOFError:
+        except (EOFError, OSError):
             answer = {"status": "launch_error", "reason": "the process died", "last": True}
         now = time.monotonic()
         if answer is None and self.asked and now - self.since > HANGING:
@@ -161,22 +164,22 @@ class Sweep:
         self.rows[case].append(row)
         self.file.write(json.dumps({"case": case, **row}) + "\n")
 
-    def race(self) -> list[dict[str, Any]]:
-        """Time the fastest of each case in turns, cuBLAS among them."""
+    def race(self, until: float) -> list[dict[str, Any]]:
+        """Time the fastest of each case in turns, cuBLAS among them, until a time at most."""
         found: list[dict[str, Any]] = []
-        while self.asked:  # what was sent before comes first
+        while self.asked and time.monotonic() < until:  # what was sent before comes first
             self.listen()
         for at, case in enumerate(self.cases):
-            made = [x for row in self.rows[at] for x in entries(case, row, "")]
-            leaders = _fastest(case, [*_results(self.folder, case), *made])
+            leaders = _fastest(case, _results(self.folder, case))
             if not leaders:
                 continue
             try:
                 self.pipe.send(("race", at, leaders, RACE))
                 answer: Any = "ready"
-                while answer == "ready" and self.pipe.poll(HANGING + RACE + START):
+                while answer == "ready" and self.pipe.poll(max(0.0, until - time.monotonic())):
                     answer = self.pipe.recv()
                 if answer == "ready":
+                    os.kill(self.process.pid, signal.SIGABRT)  # with faulthandler: where it hangs
                     break
                 found.append({"case": case.name, **answer})
             except (EOFError, OSError):  # it died of a leader
@@ -282,19 +285,19 @@ def main() -> None:
     until = time.monotonic() + given.seconds
     cases = [case_of(given.letter, trans, given.tilings) for trans in given.trans.split(",")]
     sweep = Sweep(cases, given.folder)
-    sweep.run(until - (RACE + 1) * len(cases) * given.tilings)
-    raced = sweep.race() if given.tilings else []
-    sweep.process.kill()
+    last = FINISHING * given.tilings
+    sweep.run(until - last)
     live = device_at(0)
     device, now = str(live.spec.name), datetime.now(UTC)
-    made = {"device": device, "driver": live.driver, "compiler": f"NVRTC {nvrtc_version()}",
-            "date": now.isoformat(timespec="seconds")}  # fmt: skip
-    told = made | summary(sweep, raced)
     for case, asked in enumerate(cases):
         write(given.folder, asked, sweep.rows[case], device)
+    (given.folder / "rows.jsonl").unlink()
+    made = {"device": device, "driver": live.driver, "compiler": f"NVRTC {nvrtc_version()}",
+            "date": now.isoformat(timespec="seconds")}  # fmt: skip
+    raced = sweep.race(until) if given.tilings else []
+    told = made | summary(sweep, raced)
     run = given.folder / f"sweep_{now:%H%M}.json"
     run.write_text(json.dumps(told, indent=1) + "\n")
-    (given.folder / "rows.jsonl").unlink(missing_ok=True)
     for one in told["cases"]:
         print(one["case"], one["tried"], "tried,", one["timed"], "timed,", one["wrong"], "wrong")
     wall = told["seconds"]["wall"]
