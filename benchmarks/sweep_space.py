@@ -42,7 +42,7 @@ from tilewright.space import Config
 # Seconds until a kernel counts as hanging; requests that the process that times has beforehand, so
 # that it never waits; configs that are compiled and wait, for each core; leaders of a case that
 # race in the end, for how many seconds, and how many the races of all cases and the files take.
-HANGING, AHEAD, WAITING, LEADERS, RACE, FINISHING = 8.0, 3, 4, 20, 4.0, 45.0
+HANGING, AHEAD, WAITING, LEADERS, RACE, FINISHING = 8.0, 3, 4, 20, 4.0, 40.0
 NICE = 5
 INVALID = {"compile_error": "compile", "launch_error": "runtime", "timeout": "timeout"}
 
