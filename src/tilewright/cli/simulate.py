@@ -17,7 +17,7 @@ __all__ = ["simulated"]
 
 
 def simulated(
-    file: Path, lessons: Sequence[Path], *, strategy: str, budget: str, seed: int, json: bool
+    file: Path, lessons: Sequence[Path], *, strategy: str | None, budget: str, seed: int, json: bool
 ) -> None:
     """Run a strategy on each recorded space of a file, and print what it would have found.
 
@@ -30,7 +30,9 @@ def simulated(
     from tilewright.tuning.recorded import read_recordings
     from tilewright.tuning.recorded.known import background_of
     from tilewright.tuning.recorded.simulate import simulate
+    from tilewright.tuning.strategies import usual_strategy
 
+    strategy = usual_strategy() if strategy is None else strategy
     recordings = read_recordings(file)
     taught = [one for path in lessons for one in read_recordings(path)]
     found = []

@@ -40,11 +40,13 @@ def command(
     device: DeviceOption = None,
     budget: BudgetOption = "120s",
     strategy: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--strategy", help="climb, learned, guided, evolutionary, random or exhaustive."
+            "--strategy",
+            help="learned, guided, climb, evolutionary, random or exhaustive; learned, or climb"
+            " where scikit-learn is not installed.",
         ),
-    ] = "climb",
+    ] = None,
     stencil: StencilOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,
     resume: Annotated[

@@ -144,8 +144,8 @@ def _resident(limits: tuple[int, int, int], warps: int, registers: float, shared
 
 def forecast_on(
     family: Stencil, problem: Problem, spec: DeviceSpec
-) -> Callable[[Sequence[Config]], NDArray[np.float64]]:
-    """Return what gives the share of the peak that a static model expects of configs.
+) -> Callable[[Sequence[Config]], NDArray[np.float64]] | None:
+    """Return what gives the share of the peak that a static model expects of configs; None on CPUs.
 
     The share that multiprocessors are busy until the last ends, and that is no edge beyond the
     result, times what is left where schedulers have too few warps, where numbers are loaded for
@@ -153,6 +153,8 @@ def forecast_on(
     kernels apart before they are compiled; `tilewright.tuning.forecast` reads their machine code
     then.
     """
+    if spec.kind == "cpu":  # whose cores are no multiprocessors
+        return None
     features, at = features_on(family, problem, spec), FEATURES.index("forecast")
     return lambda configs: features(configs)[:, at]
 

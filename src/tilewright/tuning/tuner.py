@@ -43,7 +43,7 @@ from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
-from tilewright.tuning.strategies import Background, Lesson, Points, Strategy
+from tilewright.tuning.strategies import Background, Lesson, Points, Strategy, usual_strategy
 from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
@@ -81,7 +81,7 @@ def tune(
     device: str | LiveDevice | None = None,
     *,
     budget: str | float = "120s",
-    strategy: str = "climb",
+    strategy: str | None = None,
     stencil: str | None = None,
     seed: int = 0,
     resume: bool = True,
@@ -110,8 +110,9 @@ def tune(
     budget : str or float
         For the whole run: seconds, or text such as ``"10m"``, ``"500 candidates"`` or
         ``"converged"`` (`tuning.budget`); several with commas end at whichever comes first.
-    strategy : str
-        ``"climb"``, ``"learned"`` or another of `strategies.STRATEGIES`.
+    strategy : str, optional
+        One of `strategies.STRATEGIES`; by default ``"learned"``, or ``"climb"`` where scikit-learn
+        is not installed.
     stencil : str, optional
         Which stencil; the one that fits the device best by default.
     seed : int
@@ -145,6 +146,7 @@ def tune(
     TuningError
         If no candidate was both right and timed, or the machine lets none be.
     """
+    strategy = usual_strategy() if strategy is None else strategy
     _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")

@@ -48,7 +48,8 @@ def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Bac
     features, forecast = features_on(family, problem, spec), forecast_on(family, problem, spec)
     return Background(
         lambda configs: features([whole_config(recording, config) for config in configs]),
-        lambda configs: forecast([whole_config(recording, config) for config in configs]),
+        forecast
+        and (lambda configs: forecast([whole_config(recording, config) for config in configs])),
         lambda: tuple(lesson for one in of if (lesson := _lesson(recording, one)) is not None),
     )
 

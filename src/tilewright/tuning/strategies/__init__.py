@@ -5,14 +5,20 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 from tilewright.space import Config
 from tilewright.tuning.strategies.base import STRATEGIES, Background, Lesson, Points, Strategy
 
-__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy", "strategy"]
+__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy", "strategy", "usual_strategy"]
 
 for _file in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_file.name}")
+
+
+def usual_strategy() -> str:
+    """Return the strategy that found most on recorded spaces, of those that are installed."""
+    return "learned" if find_spec("sklearn") else "climb"
 
 
 def strategy(
