@@ -217,6 +217,21 @@ class Model:
         found[at] = np.argmin(cycles, axis=1) + 1
         return found
 
+    def chains(self, problem: Problem, multiprocessors: int) -> Ints:
+        """Return how many products each kernel adds to one sum, one after the other, at most.
+
+        0 where threads have sums of their own along k, which are short.
+        """
+        p = problem
+        tiles = _up(p.m, self._tile_m) * _up(p.n, self._tile_n)
+        steps = _up(p.k, self._tile_k)
+        found = _up(steps, self._parts(steps, tiles, multiprocessors) * self._cluster_k)
+        if self._persistent.any():
+            _, shared, workers = self._division(p, tiles, steps, multiprocessors)
+            shares = _up(shared * steps, np.maximum(1, workers))
+            found = np.where(self._persistent & (shared == tiles), shares, found)
+        return np.where(self._streamed > 0, 0, found * self._tile_k)
+
     def modes(self, problem: Problem) -> Ints:
         """Return the launch mode of each kernel: a number, its place in `MODES`."""
         p, chunk = problem, elements_of_chunk(problem)
@@ -235,17 +250,7 @@ class Model:
 
         Steps of tile_k, tiles stored, parts added up, waves, and parts left in the L2.
         """
-        shares = np.where(self._stream_k > 0, MOST_SHARES, 1)
-        blocks = np.minimum(tiles * shares, self._resident * multiprocessors)
-        rest = tiles % blocks
-        last = np.where((self._stream_k > 1) & (tiles > blocks), blocks, 0)
-        shared = np.where((self._stream_k > 0) & (rest > 0) & (steps > 0), rest + last, 0)
-        shared = np.where(shared * steps > _MOST_STEPS, 0, shared)
-        most: Any = MOST_SHARES
-        if p.precision.letter == "s":
-            most = np.where(self._tree, MOST_IN_TREE, MOST_SINGLE)
-        pieces = np.clip(steps // np.maximum(1, LEAST_SHARE // self._tile_k), 1, most)
-        workers = np.minimum(blocks, shared * pieces)
+        blocks, shared, workers = self._division(p, tiles, steps, multiprocessors)
         whole = tiles - shared
         some = np.maximum(1, workers)
         longest = np.where(shared > 0, _up(shared * steps, some), 0)
@@ -261,3 +266,19 @@ class Model:
         left = np.where(shared > 0, workers - common * begun, 0)
         more = ((over > 0) | (shared > 0)).astype(np.int64)
         return mine * steps + of_shares * longest, mine + of_shares, added, waves + more, left
+
+    def _division(
+        self, p: Problem, tiles: Ints, steps: Ints, multiprocessors: int
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return persistent blocks, the tiles that they share along k, and how many share these."""
+        shares = np.where(self._stream_k > 0, MOST_SHARES, 1)
+        blocks = np.minimum(tiles * shares, self._resident * multiprocessors)
+        rest = tiles % blocks
+        last = np.where((self._stream_k > 1) & (tiles > blocks), blocks, 0)
+        shared = np.where((self._stream_k > 0) & (rest > 0) & (steps > 0), rest + last, 0)
+        shared = np.where(shared * steps > _MOST_STEPS, 0, shared)
+        most: Any = MOST_SHARES
+        if p.precision.letter == "s":
+            most = np.where(self._tree, MOST_IN_TREE, MOST_SINGLE)
+        pieces = np.clip(steps // np.maximum(1, LEAST_SHARE // self._tile_k), 1, most)
+        return blocks, shared, np.minimum(blocks, shared * pieces)

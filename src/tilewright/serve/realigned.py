@@ -26,7 +26,7 @@ from tilewright.portfolio.choose import choose, held_rows
 from tilewright.portfolio.native_choice import NativeChoice
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begins_aligned, kernel_of
-from tilewright.serve.routes import MemorySpace, Step, direct
+from tilewright.serve.routes import MemorySpace, Step, in_pieces
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
@@ -178,7 +178,7 @@ def expected_ns(device: Served, way: Way) -> float | None:
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:
     """Return the launches of a way: its copies, then its kernel; parameters as of `copied`."""
     steps, call = copied(live, way, call, space)
-    return [*steps, direct(live, way.problem, call)]
+    return [*steps, *in_pieces(live, way.problem, call)]
 
 
 def copied(

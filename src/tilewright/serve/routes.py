@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
+from tilewright.portfolio.pieces import pieces_of_k
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES, INVARIANT
 from tilewright.serve.batched.arrange import Repeat
@@ -154,7 +155,7 @@ def lay_out(
         way = way_of(live, problem, call)
         if way.copies:
             return Laid(way_steps(live, way, call, space), why=why, repeats=repeats)
-    return Laid([direct(live, problem, call)], why=why, repeats=repeats)
+    return Laid(in_pieces(live, problem, call), why=why, repeats=repeats)
 
 
 def _invariant(live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace) -> Laid:
@@ -189,6 +190,26 @@ def why_ieee(
     from tilewright.serve.split.serve import why_ieee
 
     return why_ieee(live, problem, call, arithmetic, repeats)
+
+
+def in_pieces(live: LiveDevice, problem: Problem, call: GemmCall) -> list[Step]:
+    """Return the launches of the kernels that serve a product, one behind the other along k."""
+    p = problem
+    if call.alpha == 0:
+        return [direct(live, p, call)]
+    along_a = 1 if p.trans_a.transposed else call.a.ld
+    along_b = call.b.ld if p.trans_b.transposed else 1
+    made = []
+    for first, end in pieces_of_k(live, p, begin_aligned(call)):
+        part = replace(
+            call,
+            k=end - first,
+            a=replace(call.a, offset=call.a.offset + first * along_a),
+            b=replace(call.b, offset=call.b.offset + first * along_b),
+            beta=1 if first else call.beta,
+        )
+        made.append(direct(live, replace(p, k=end - first), part))
+    return made
 
 
 def direct(live: LiveDevice, problem: Problem, call: GemmCall, *, invariant: bool = False) -> Step:
