@@ -43,9 +43,9 @@ _UNIT, _LARGE = 64, 128
 # with them there are at most 84 problems, of which few have far more tiles than others.
 _MOST_IN_GROUP, _ACROSS = 32, 8
 
-# Blocks without a tile leave those with one unevenly spread where all run at once: updates of up to
-# 2048 columns took 1.1 to 1.7 times what is expected of their kernels (H100).
-_LONGER = 1.35
+# Blocks without a tile leave those with one unevenly spread where all run at once: updates of 1024
+# and 2048 columns took up to 1.25 times what is expected of their kernels (H100).
+_LONGER = 1.2
 
 # Of blocks that are launches of their own, one after the other, which should fill a GPU each; of
 # OpenCL's devices, CPUs among them, smaller ones do.
