@@ -30,6 +30,7 @@ from committed import (
 )
 from figures import draw_figures
 from of_calls import (
+    batches,
     blas_calls,
     blas_testers,
     c_calls,
@@ -43,6 +44,7 @@ from of_calls import (
     host_calls,
     host_cost,
     linear_systems,
+    long_sums,
     lu,
     not_yet,
     opencl_calls,
@@ -446,7 +448,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/how-to/pytorch.md": {"training": training, "contractions": contractions},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
-        "multiples": cliffs, "flat": flat,
+        "long": long_sums, "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {
@@ -454,7 +456,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/fp32_accurate.md": {
         "squares": lambda: squares("fp32"), "complex": lambda: squares("fp32-c"),
-        "promise": fp32_promise,
+        "batches": batches, "promise": fp32_promise,
         "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
     },

@@ -27,7 +27,7 @@ from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
-from tilewright.bench.summary import flatness, losses
+from tilewright.bench.summary import etas_beside, flatness, losses
 from tilewright.precision import precision
 
 KINDS = {
@@ -165,6 +165,43 @@ def public_calls() -> str:
 def calls() -> str:
     """Return how the public call stands beside cuBLAS's, a line a precision and kind of shapes."""
     return f"{about('h100/calls')}.\n\n{_ratios('h100/calls', KINDS)}"
+
+
+def long_sums() -> str:
+    """Return how errors of long sums stand beside cuBLAS's, a line a precision."""
+    lines = []
+    for letter in NAMES:
+        mine = [row for row in of_kind("long") if row["precision"] == letter]
+        etas = etas_beside([(row["eta"], row["cublas_eta"]) for row in mine])
+        lines.append([
+            name_of(letter), str(len(mine)), f"{etas['eta_geometric_mean']:.2f}",
+            str(etas["eta_twice"]), f"{etas['eta_most']:.1f}",
+            f"{statistics.geometric_mean(row['ratio'] for row in mine):.2f}",
+        ])  # fmt: skip
+    head = [
+        "", "shapes", "geometric mean of our eta / cuBLAS's", "over 2", "most",
+        "of cuBLAS's time / ours",
+    ]  # fmt: skip
+    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+
+
+def batches() -> str:
+    """Return how batches of ``"fp32"`` stand beside those in single precision and cuBLAS's."""
+    mine, ieee = (
+        {tuple(row["size"]): row for row in rows("h100/batched") if row["precision"] == name}
+        for name in ("fp32", "s")
+    )
+    if not mine:
+        return not_yet("batched --precision s,fp32 --size 256,512,768,1024,2048")
+    lines = []
+    for size, row in mine.items():
+        rate = row["flops"] / row["us"] / 1e6
+        beside = f"{ieee[size]['us'] / row['us']:.2f}" if size in ieee else "-"
+        lines.append([
+            str(size[0]), str(row["batch"]), f"{rate:.1f}", beside, f"{row['ratio']:.2f}"
+        ])  # fmt: skip
+    head = ["m = n = k", "products", "TFLOP/s", '`"ieee"`: time / ours', "cuBLAS SGEMM's"]
+    return f"{about('h100/batched')}.\n\n{table(head, lines)}"
 
 
 def c_calls() -> str:
