@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 
+import of_tilings
 from committed import (
     CASES,
     NAMES,
@@ -444,6 +445,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/search.md": {
         "scores": scores, "gemm": gemm_spaces, "h100": h100_spaces, "pruning": pruning,
+        "course": of_tilings.course, "funnel": of_tilings.funnel, "tilings": of_tilings.best,
     },
     "docs/how-to/pytorch.md": {"training": training, "contractions": contractions},
     "docs/random_shapes.md": {
@@ -500,6 +502,7 @@ def main() -> None:
         page.write_text(text)
         print(name)
     draw_figures()
+    of_tilings.figure()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from committed import load, table
@@ -15,7 +16,8 @@ NEVER_LOOKED_AT = {
 }  # fmt: skip
 LOOKED_AT = {"gemm/RTX_3090"}
 
-HUB, GEMM, H100 = "searches/hub", "searches/gemm", "searches/h100"
+HUB, GEMM = "searches/hub", "searches/gemm"
+DRAWS, TILINGS = "searches/h100", "searches/h100_tilings"
 
 
 def _named(name: str) -> str:
@@ -72,7 +74,9 @@ def scores() -> str:
 def gemm_spaces() -> str:
     """Return how far from the optimum searches of recorded GEMM spaces are."""
     lines = []
-    for file, what in ((GEMM, "CLBlast's on three GPUs"), (H100, "ours on an H100")):
+    for file, what in (
+        (GEMM, "CLBlast's on three GPUs"), (DRAWS, "draws, H100"), (TILINGS, "tilings, H100"),
+    ):  # fmt: skip
         rows = [row for row in load(file)["results"] if row["space"] not in LOOKED_AT]
         for name in _whole(rows):
             own = _own(rows, name)
@@ -90,20 +94,34 @@ def _median(counts: list[int | None]) -> str:
 
 
 def h100_spaces() -> str:
-    """Return after how many candidates each strategy had 98 and 99 % of the optimum's speed."""
-    rows = load(H100)["results"]
-    names = _whole(rows)
+    """Return after how many candidates each strategy had 98 % of the optimum's speed."""
+    rows = [row for file in (DRAWS, TILINGS) for row in load(file)["results"]]
+    names = [name for name in _whole(rows) if name != "evolutionary"]
     spaces = list(dict.fromkeys(row["space"] for row in rows))
     lines = []
     for space in spaces:
         found = {row["strategy"]: row for row in rows if row["space"] == space}
         cells = [_median(found[name]["candidates_until"]["0.98"]) for name in names]
-        last = found.get("learned with lessons")
-        sure = _median(last["candidates_until"]["0.99"]) if last else ""
+        what = "tilings" if "tilings" in space else "draws"
         points = str(next(iter(found.values()))["points"])
-        lines.append([space.split(" ", 1)[1], points, *cells, sure])
+        lines.append([f"{what}, {space.split(' ', 1)[1]}", points, *cells])
     heads = ["98 % of the optimum's speed after", "points", *(f"`{name}`" for name in names)]
-    return table([*heads, "99 %, with lessons"], lines)
+    told = [
+        _reached(rows, name, "0.98", "in a twentieth of the points", lambda row: row["points"] / 20)
+        for name in names
+    ]
+    told.append(_reached(rows, "learned with lessons", "0.99", "in 16 candidates", lambda row: 16))
+    return table(heads, lines) + "\n\n" + " ".join(told)
+
+
+def _reached(
+    rows: list[dict[str, Any]], name: str, share: str, what: str, most: Callable[[Any], float]
+) -> str:
+    """Return on how many spaces a strategy's median run has a share of the speed in time."""
+    own = _own(rows, name)
+    told = [_median(row["candidates_until"][share]) for row in own]
+    good = sum(x != "-" and int(x) <= most(row) for x, row in zip(told, own, strict=True))
+    return f"`{name}` has {float(share):.0%} {what} on {good} of {len(own)}.".replace("%", " %")
 
 
 def pruning() -> str:

@@ -42,7 +42,7 @@ from tilewright.space import Config
 # Seconds until a kernel counts as hanging; requests that the process that times has beforehand, so
 # that it never waits; configs that are compiled and wait, for each core; leaders of a case that
 # race in the end, for how many seconds, and how many the races of all cases and the files take.
-HANGING, AHEAD, WAITING, LEADERS, RACE, FINISHING = 8.0, 3, 4, 20, 4.0, 40.0
+HANGING, AHEAD, WAITING, LEADERS, RACE, FINISHING = 8.0, 3, 4, 20, 3.0, 42.0
 NICE = 5
 INVALID = {"compile_error": "compile", "launch_error": "runtime", "timeout": "timeout"}
 
@@ -169,12 +169,13 @@ class Sweep:
         found: list[dict[str, Any]] = []
         while self.asked and time.monotonic() < until:  # what was sent before comes first
             self.listen()
-        for at, case in enumerate(self.cases):
-            leaders = _fastest(case, _results(self.folder, case))
-            if not leaders:
-                continue
+        leaders = [_fastest(case, _results(self.folder, case)) for case in self.cases]
+        keys = [one.key for one, of in zip(self.cases, leaders, strict=True) for _ in of]
+        with ProcessPoolExecutor(self.cores, self.context) as pool:  # an earlier run's, too
+            list(pool.map(compiled, keys, [one for of in leaders for one in of]))
+        for at, (case, fastest) in enumerate(zip(self.cases, leaders, strict=True)):
             try:
-                self.pipe.send(("race", at, leaders, RACE))
+                self.pipe.send(("race", at, fastest, RACE))
                 answer: Any = "ready"
                 while answer == "ready" and self.pipe.poll(max(0.0, until - time.monotonic())):
                     answer = self.pipe.recv()
