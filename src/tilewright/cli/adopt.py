@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
     from tilewright.bench.sweep import Call
     from tilewright.problem import Problem
+    from tilewright.space import Config
+    from tilewright.stencil import Variant
     from tilewright.tuning.measure import Workload
 
 __all__ = ["command"]
@@ -209,7 +211,7 @@ class _Adoption:
         return True
 
     def _time(self, letter: str, seconds: float) -> bool:
-        """Time what the tuner found, and what its stencils begin with, on shapes of every kind."""
+        """Time what was tuned, begun with or listed, on shapes of every kind."""
         from tilewright.backend.cuda.device import CUDADevice
         from tilewright.cli.portfolio import stored
         from tilewright.paths import write_atomically
@@ -224,7 +226,9 @@ class _Adoption:
         cases = stored(letter, self.live)[0].cases if stored(letter, self.live) else {}
         skinny = [name for name in others if name == "skinny"]
         for name in (first, *skinny):
-            also = {of: list(case.fastest(_FASTEST, name)) for of, case in cases.items()}
+            also = self._listed(letter, name) if name == first else {}
+            for of, case in cases.items():
+                also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
             share = seconds / (1 + len(skinny))
             made = measure_family(self.live, letter, name, _SHAPES, 0, share, also)
             for of, case in cases.items() if name == first else ():
@@ -236,6 +240,24 @@ class _Adoption:
             which = "times" if name == first else "also"
             write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
         return True
+
+    def _listed(self, letter: str, name: str) -> dict[Variant, list[Config]]:
+        """Return configs that other devices' portfolios have, or a static model expects most of."""
+        from tilewright.portfolio.shortlist import of_other_devices, shortlist
+        from tilewright.precision import precision
+        from tilewright.problem import Trans
+        from tilewright.stencil import Variant, stencil
+
+        family, of, spec = stencil(name), precision(letter), self.live.spec
+        found = {}
+        for pair in _TRANSPOSES:
+            variant = Variant(of, Trans(pair[0]), Trans(pair[1]))
+            if not family.computes(variant):
+                continue
+            short = letter in _PACES  # whose operands tensor cores load: the model knows threads
+            known = of_other_devices("short" if short else letter, family, variant, spec)
+            found[variant] = known if short else [*known, *shortlist(family, variant, spec)]
+        return found
 
     def _build(self, name: str, seconds: float, verified: Path | None = None) -> bool:
         """Pick, compile and pack; what is verified serves, what is not stays here."""

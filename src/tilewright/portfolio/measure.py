@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -193,8 +194,8 @@ def measure_family(
                 continue
             more = (also or {}).get(variant, ())
             starts = _candidates(family, variant, live, unaligned)
-            configs = list(dict.fromkeys([*starts, *more]))
-            kernels = _compiled(live, family, variant, configs)
+            kernels = _compiled(live, family, variant, list(dict.fromkeys([*starts, *more])))
+            configs = list(kernels)
             streams = bool(family.geometry(configs[0]).streamed)
             until = max(until, time.monotonic()) + seconds / 4
             drawn = _skinny(seed, of) if streams else _every_kind(seed, of)
@@ -206,8 +207,7 @@ def measure_family(
                 as_drawn = streams or unaligned
                 workload = Workload(live, problem if as_drawn else _aligned(problem), memory)
                 shapes.append(list(sides))
-                each = zip(kernels, configs, strict=True)
-                timers = [_Burst(live, workload, kernel, family, one) for kernel, one in each]
+                timers = [_Burst(live, workload, *one, family) for one in kernels.items()]
                 rows.append(interleaved_medians(timers))
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
@@ -226,7 +226,7 @@ class _Burst:
     """
 
     def __init__(
-        self, live: CUDADevice, workload: Workload, kernel: Kernel, family: Stencil, config: Config
+        self, live: CUDADevice, workload: Workload, config: Config, kernel: Kernel, family: Stencil
     ) -> None:
         p = workload.problem
         launch = family.launch(config, p.m, p.n, p.k)
@@ -275,12 +275,23 @@ def _aligned(problem: Problem) -> Problem:
 
 def _compiled(
     live: CUDADevice, family: Stencil, variant: Variant, configs: list[Config]
-) -> list[Kernel]:
-    """Compile on all cores, then load."""
-    sources = [family.source(one, variant, "cuda") for one in configs]
+) -> dict[Config, Kernel]:
+    """Compile on all cores, then load; what the compiler or the device refuses is left out."""
+    sources = {one: family.source(one, variant, "cuda") for one in configs}
+
+    def compiles(config: Config) -> bool:
+        with contextlib.suppress(BackendError):
+            cached_cubin(sources[config], live.arch, KernelCache())
+            return True
+        return False
+
     with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
-        list(pool.map(lambda source: cached_cubin(source, live.arch, KernelCache()), sources))
-    return [live.compile(source) for source in sources]
+        able = list(pool.map(compiles, configs))
+    found = {}
+    for config in itertools.compress(configs, able):
+        with contextlib.suppress(BackendError):
+            found[config] = live.compile(sources[config])
+    return found
 
 
 def interleaved_medians(timers: Sequence[_Timer | None]) -> list[int | None]:
