@@ -14,7 +14,6 @@ from committed import (
     NAMES,
     Row,
     about,
-    by_case,
     is_there,
     load,
     rates_cell,
@@ -124,19 +123,19 @@ def readme() -> str:
         for line in square_lines(letter, sizes)
     ]
     lines += [[name_of("fp64"), *line] for line in square_lines("fp64", (8192,), "h100/fp64")]
-    pairs = by_case("h100/double_double", precision="f")
-    shares = [_share(pairs[8192, case]) for case in CASES]
-    lines.append(["double-double, fast: kernel (of its bound)", "8192", *shares])
+    if is_there("h100/double_double_calls"):
+        (pairs,) = (
+            row["seconds"] for row in rows("h100/double_double_calls")
+            if (row["precision"], row["side"]) == ("e", 8192)
+        )  # fmt: skip
+        rate, kernels = (2 * 8192**3 / pairs[way] for way in ("residues", "kernel"))
+        lines.append(["double-double, beside FP64 kernels", "8192", rates_cell(rate, kernels),
+                      "", "", ""])  # fmt: skip
     cpu = rows("cpu/gemm_1024")[0]["flops_per_second"]
     ours, theirs = cpu["tilewright"] / 1e12, cpu["numpy"] / 1e12
     lines.append(["SGEMM, 2 CPU cores beside OpenBLAS", "1024",
                   f"{ours:.3f} / {theirs:.3f} ({ours / theirs:.2f})", "", "", ""])  # fmt: skip
     return table(["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES], lines)
-
-
-def _share(row: Row) -> str:
-    rate = row["flops_per_second"]["tilewright"]
-    return f"{rate / 1e12:.2f} ({rate / row['bound']['flops_per_second']:.0%})".replace("%", " %")
 
 
 def public_calls() -> str:
