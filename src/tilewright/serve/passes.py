@@ -41,7 +41,8 @@ _FOLLOWED = (
 def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
     yield from (("copies", one) for one in _copies())
-    yield from (("splits", one) for one in _splits())
+    yield from (("splits", one) for one in (*_splits(1), *_expansions()))
+    yield from (("splits of batches", one) for one in _splits(2))
     yield from (("triangles", one) for one in _triangles())
     yield from (("residues", one) for one in _residues())
     for variant in (BOUND, CORE):
@@ -80,14 +81,18 @@ def _factorisations() -> Iterator[tuple[str, Source]]:
     yield "LU", kernels.order()
 
 
-def _splits() -> Iterator[Source]:
+def _splits(products: int) -> Iterator[Source]:
     sources = Sources("cuda")
     few, many = (SCHEMES[name] for name in _ROUTES)
-    for a, b, products in itertools.product((False, True), (False, True), (1, 2)):
+    for a, b in itertools.product((False, True), repeat=2):
         of = Operands(Stored(1, 1, a), Stored(1, 1, b), products)
         yield sources.largest(of)
         yield sources.split(of, few, guarded=True)
         yield sources.split(of, many, exponents="known", run_if=2)
+
+
+def _expansions() -> Iterator[Source]:
+    sources = Sources("cuda")
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
         yield sources.expand(op, wide=True, other=other)
     yield sources.expand(Trans.T, wide=False)
