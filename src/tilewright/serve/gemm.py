@@ -129,7 +129,7 @@ def gemm(
         rounded to until their product is put together, modulo the prime 2^31 - 1 with random
         vectors (Freivalds 1977).  The check is made on the device; the call then waits for the
         product and reads the verdict, and raises if it is wrong.  A wrong product passes with a
-        probability below 1e-9.  Where IEEE arithmetic serves there is nothing to check: `report`
+        probability below 2e-8.  Where IEEE arithmetic serves there is nothing to check: `report`
         has ``certified`` among its numbers where there was.
     epilogue : Epilogue, optional
         Scales, a bias and an activation that follow before results are rounded: for NumPy's,

@@ -76,6 +76,17 @@ def test_a_report_says_how_many_moduli_and_what_they_promise():
     np.testing.assert_allclose(kept, wild @ b, rtol=1e-9)
 
 
+def test_products_of_single_terms_are_rounded_once():
+    """Each is an integer of 53 bits in its row's scale, so that nothing is lost before that."""
+    told = tw.Decision()
+    for a in (np.array([[3.0], [5.0]]), np.array([[0.1], [1e9 / 7], [0.3]])):
+        with serve_unproved():
+            c = tw.gemm(a, a.T, accuracy="fp64", report=told, device=DEVICE)
+        np.testing.assert_array_equal(c, a * a.T)
+        assert told.variant == "residues"
+        assert told.as_dict()["error_bound"] == 2.0**-53
+
+
 def test_batches_and_rank_k_updates():
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((3, 20, 90)), rng.standard_normal((90, 30))

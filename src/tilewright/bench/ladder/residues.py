@@ -76,16 +76,8 @@ class _Unguarded(Chain):
         yield from ()
 
 
-class _AllModuli(_Unguarded):
-    """Rung 3: one launch for all, of blocks without clusters."""
-
-    @property
-    def _config(self) -> Config:
-        return super()._config.replace(cluster_m=1, cluster_n=1)
-
-
-class _EachModulus(_AllModuli):
-    """Rung 2: a launch a modulus, whose kernel stores residues."""
+class _Clusters(_Unguarded):
+    """Rung 3: a launch a modulus, of clusters whose blocks share tiles."""
 
     def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
         (a, b), rows, ld = self._planes, self._whole[0], self._ld
@@ -105,6 +97,14 @@ class _EachModulus(_AllModuli):
 
     def _table(self, z: int) -> Any:
         return self._decision + 4 * (REPORT_WORDS + 2 * z)
+
+
+class _EachModulus(_Clusters):
+    """Rung 2: a launch a modulus, whose kernel stores residues, of blocks alone."""
+
+    @property
+    def _config(self) -> Config:
+        return super()._config.replace(cluster_m=1, cluster_n=1)
 
 
 class _Words(_EachModulus):
@@ -153,13 +153,15 @@ RUNGS = (
         _EachModulus,
     ),
     ResidueRung(
-        "r3_one_launch", "all moduli in one launch",
-        "Persistent blocks go from one modulus to the next, so that one tail is left of 14.",
-        _AllModuli,
+        "r3_clusters",
+        "clusters and multicast",
+        "Two blocks of a cluster share a tile of an operand, which L2 is asked for once.",
+        _Clusters,
     ),
     ResidueRung(
-        "r4_clusters", "clusters and multicast",
-        "Two blocks of a cluster share a tile of an operand, which L2 is asked for once.",
+        "r4_one_launch",
+        "all moduli in one launch",
+        "Blocks go on to the next modulus as they end, so that one tail is left of 14.",
         _Unguarded,
     ),
     ResidueRung(
@@ -266,7 +268,7 @@ def _main_kernel(live: LiveDevice, rung: ResidueRung) -> tuple[Kernel, Config]:
     """Return the kernel of a rung that multiplies."""
     variant = _WORDS if rung.chain is _Words else CORE
     config = wgmma().starts(variant, live.spec)[0]
-    if rung.chain not in (Chain, _Unguarded):
+    if issubclass(rung.chain, _EachModulus):
         config = config.replace(cluster_m=1, cluster_n=1)
     return kernel_of(live, source_of(config, variant)), config
 

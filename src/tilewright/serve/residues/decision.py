@@ -43,7 +43,8 @@ def refuse_uncertified(told: Decision) -> None:
     CertificateError
         Then.
     """
-    if told.as_dict().get("certified") is False:
+    words = told.words()
+    if words is not None and words[UNCERTIFIED]:
         raise CertificateError(
             "certify=True: what came out is not A B modulo 2^31 - 1, as the device or its memory"
             " erred; do not use c, compute it anew"
@@ -75,7 +76,7 @@ class OfResidues:
 
     def _bounds(self, words: NDArray[np.int32]) -> list[float]:
         """Return bounds of |C' - AB| / (|A| |B|) with the fewest moduli, and more, to the most."""
-        of, each = self._passes.moduli, self._passes.allowed / self._passes.limit
+        of, each = self._passes.moduli, self._passes.error_of_ratio
         ratio, top = (float(x) for x in words[3:5].view(np.float32))
         found = [each * ratio * 2.0**-gain for gain in of.gains]
         return [*found[:-1], min(found[-1], each * top)]

@@ -160,7 +160,7 @@ class Decision:
 
     def begin(self, accuracy: str) -> None:
         """Forget an earlier call; say what serves if nothing else is told."""
-        self._read()
+        self.words()
         self.__init__()  # type: ignore[misc]  # the same as a new one
         if accuracy == "ieee":
             self._reason = "accuracy is 'ieee'"
@@ -182,7 +182,8 @@ class Decision:
 
     # -- asked by whoever wants to know ----------------------------------------------------
 
-    def _read(self) -> NDArray[np.int32] | None:
+    def words(self) -> NDArray[np.int32] | None:
+        """Return what the guard left, once the device is done; None where the host decided."""
         if self._words is None and self._live is not None:
             words = np.empty(DECISION_WORDS, np.int32)
             assert self._event is not None
@@ -196,24 +197,24 @@ class Decision:
     @property
     def variant(self) -> str:
         """``"ieee"``, the name of a scheme, or ``"residues"``."""
-        words = self._read()
+        words = self.words()
         return self._variant if words is None else self._grounds.variant(words)
 
     @property
     def reason(self) -> str:
         """Why, in one sentence."""
-        words = self._read()
+        words = self.words()
         return self._reason if words is None else self._grounds.reason(words)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        words = self._read()
+        words = self.words()
         told: dict[str, Any] = {"variant": self.variant, "reason": self.reason}
         return told if words is None else told | self._grounds.numbers(words)
 
     def explain(self) -> str:
         """Return a table of what was measured and what it was compared with."""
-        words = self._read()
+        words = self.words()
         lines = [] if words is None else self._grounds.lines(words)
         return "\n".join([f"{self.variant}: {self.reason}", *lines])
 

@@ -2,11 +2,11 @@
  *
  *     sum over k of (u A')[k] (B' v)[k]  =  u X v    modulo q = 2^31 - 1
  *
- * A', B' are the integers of residues.cl, X what reconstruct.cl puts together; u and v are uniform
- * modulo q.  If X - A' B' has an element that is no multiple of q, both sides are equal with a
- * probability below 2 / q: that of (X - A' B') v = 0, and that of its product with u.
+ * A', B' are the integers of residues.cl, X what reconstruct.cl puts together; elements of u and v are
+ * uniform below 2^27.  If X - A' B' has an element that is no multiple of q, both sides are equal with a
+ * probability of at most 2^-26: that of (X - A' B') v = 0, and that of its product with u.
  *
- *     randoms   of every side of A' and B', below q
+ *     randoms   of every side of A' and B', below 2^27
  *     sums      u A' of each k: PARTS times k | B' v likewise | parts of u X v: PARTS times TOTALS
  *     report    UNCERTIFIED: products that were not certified yet; SEED: what randoms come from
  */
@@ -28,12 +28,21 @@ KERNEL THREADS_PER_BLOCK(THREADS) void draw(isize sides, GLOBAL unsigned int *RE
               (usize)(at + 1) * 0x9e3779b97f4a7c15ul;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ul;
     x = (x ^ x >> 27) * 0x94d049bb133111ebul;
-    x = folded(folded(x ^ x >> 31));
-    randoms[at] = (unsigned int)(x >= PRIME ? x - PRIME : x);
+    randoms[at] = (unsigned int)((x ^ x >> 31) >> (64 - RANDOM_BITS));
 }
 
 /* What is left of a sum, at most q. */
 HELPER usize least(usize x) { return folded(folded(folded(x))); }
+
+/* The block's numbers, each below 2^48, summed into the first. */
+HELPER void add_up(SHARED usize *found)
+{
+    for (int left = THREADS / 2; left > 0; left /= 2) {
+        BARRIER();
+        if (THREAD_ID < left)
+            found[THREAD_ID] += found[THREAD_ID + left];
+    }
+}
 
 /* One block. */
 KERNEL THREADS_PER_BLOCK(THREADS) void certify(isize k, const GLOBAL usize *RESTRICT sums,

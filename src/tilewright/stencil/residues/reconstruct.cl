@@ -60,16 +60,22 @@ HELPER double rounded_sum(const PRIVATE double *sum, int product)
 }
 
 #ifdef CERTIFY
-/* X modulo 2^31 - 1, at most 2^31 + 7: powers of two are shifts. */
-HELPER usize modulo_sum(const PRIVATE double *sum, int product)
+/* The sum of four elements' X times random numbers, modulo 2^31 - 1, below 2^33: powers of two are shifts. */
+HELPER usize random_sum(const PRIVATE double *sum, int product, const GLOBAL unsigned int *RESTRICT randoms,
+                        int count)
 {
-    const double q = rint(sum[0] * products[product + 3]);
     const int bits = (int)(bits_of(products[product + 4]) >> 52) - 1023;
+    isize parts[3] = {0, 0, 0};
     usize found = 0;
-    UNROLL for (int part = 0; part < 3; ++part) {
-        const double x = sum[part] - q * products[product + part];
-        found += folded(modulo((isize)x) << (2 - part) * bits % 31);
+    UNROLL for (int e = 0; e < 4; ++e) {
+        const PRIVATE double *const of = sum + e * PARTS * 3;
+        const double q = rint(of[0] * products[product + 3]);
+        UNROLL for (int part = 0; part < 3; ++part)
+            if (e < count)
+                parts[part] += random_product((isize)(of[part] - q * products[product + part]), randoms[e]);
     }
+    UNROLL for (int part = 0; part < 3; ++part)
+        found += folded(modulo(parts[part]) << (2 - part) * bits % 31);
     return folded(found);
 }
 #endif
@@ -115,8 +121,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
     const isize own = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
 #ifdef CERTIFY
-    SHARED_ARRAY usize found[THREADS];
-    const isize i = own < m ? own : 0; /* all threads come to the barriers */
+    const isize i = own < m ? own : 0; /* all threads add up */
 #else
     const isize i = own;
     if (i >= m)
@@ -169,15 +174,8 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     }
 #ifdef CERTIFY
     UNROLL for (int p = 0; p < PARTS; ++p) {
-        usize mine = 0;
-        UNROLL for (int e = 0; e < 4; ++e)
-            if (e * PARTS < left)
-                mine += folded(modulo_sum(sum + (PARTS * e + p) * 3, product) * randoms[first_a + i + e]);
-        found[THREAD_ID] = folded(folded(folded(mine)) * randoms[first_b + j]);
-        add_up(found);
-        if (THREAD_ID == 0)
-            ATOMIC_ADD_LONG(sums + totals_at + p * TOTALS + j % TOTALS, folded(found[0]));
-        BARRIER();
+        const usize mine = random_sum(sum + p * 3, product, randoms + first_a + i, left / PARTS);
+        add_all(sums + totals_at + p * TOTALS + j % TOTALS, folded(mine * randoms[first_b + j]));
     }
 #endif
 }

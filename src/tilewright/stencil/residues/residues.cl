@@ -159,7 +159,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
     const int at = THREAD_ID % ACROSS * 4, down = THREAD_ID / ACROSS;
     const double most = most_of[count - FIRST];
 #ifdef CERTIFY
-    usize certified[4 * PARTS];
+    isize certified[4 * PARTS];
     UNROLL for (int e = 0; e < 4 * PARTS; ++e) certified[e] = 0;
 #endif
     UNROLL for (int step = 0; step < STEPS; ++step) {
@@ -187,7 +187,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
             const isize integer = ROUNDED_TO_LONG(x * power_of_two(exponent));
             const usize whole = ((usize)integer + all) ^ all;
 #ifdef CERTIFY
-            certified[e] += folded(modulo(integer) * randoms[of.first_side + side]);
+            certified[e] += random_product(integer, randoms[of.first_side + side]);
 #endif
             digits_low[e] = (int)whole;
             digits_high[e] = (int)(whole >> 32);
@@ -225,7 +225,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
     SHARED usize *const found = (SHARED usize *)space;
     const int numbers_of_k = KS * PARTS;
     BARRIER();
-    UNROLL for (int e = 0; e < 4 * PARTS; ++e) found[down * numbers_of_k + at * PARTS + e] = certified[e];
+    UNROLL for (int e = 0; e < 4 * PARTS; ++e) found[down * numbers_of_k + at * PARTS + e] = modulo(certified[e]);
     BARRIER();
     const isize l = t.k0 + THREAD_ID / PARTS;
     if (THREAD_ID >= numbers_of_k || l >= k)

@@ -327,9 +327,13 @@ class Passes:
     @property
     def limit(self) -> float:
         """The ratio of judge.cl up to which the least number of moduli is enough."""
-        unit = 2.0 ** (1 + self.moduli.unit)
+        return self.allowed / self.error_of_ratio
+
+    @property
+    def error_of_ratio(self) -> float:
+        """The error that a ratio of judge.cl of 1 stands for, of |A| |B|."""
         parts = math.sqrt(2) if self.is_complex else 1  # both parts of an element are rounded
-        return self.allowed * unit * _LOW_ROUNDING / parts
+        return parts / (2.0 ** (1 + self.moduli.unit) * _LOW_ROUNDING)
 
     @property
     def rounding(self) -> float:
