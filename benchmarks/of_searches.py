@@ -86,6 +86,11 @@ def gemm_spaces() -> str:
     return table(["spaces", "strategy", "best after 10", "after 25", "after 50"], lines, 2)
 
 
+def _of(space: str) -> str:
+    """Return what a recorded space of ours is called in tables."""
+    return f"{'tilings' if 'tilings' in space else 'draws'}, {space.split(' ', 1)[1]}"
+
+
 def _median(counts: list[int | None]) -> str:
     """Return the median of counts of which some were never reached."""
     known = sorted(counts, key=lambda one: (one is None, one or 0))
@@ -102,15 +107,21 @@ def h100_spaces() -> str:
     for space in spaces:
         found = {row["strategy"]: row for row in rows if row["space"] == space}
         cells = [_median(found[name]["candidates_until"]["0.98"]) for name in names]
-        what = "tilings" if "tilings" in space else "draws"
         points = str(next(iter(found.values()))["points"])
-        lines.append([f"{what}, {space.split(' ', 1)[1]}", points, *cells])
+        lines.append([_of(space), points, *cells])
     heads = ["98 % of the optimum's speed after", "points", *(f"`{name}`" for name in names)]
     told = [
         _reached(rows, name, "0.98", "in a twentieth of the points", lambda row: row["points"] / 20)
         for name in names
     ]
-    told.append(_reached(rows, "learned with lessons", "0.99", "in 16 candidates", lambda row: 16))
+    third = {row["space"]: int(_median(row["candidates_until"]["0.98"])) / 3
+             for row in _own(rows, "random")}  # fmt: skip
+    name = "learned with lessons"
+    told.append(_reached(
+        rows, name, "0.98", "in a third of the candidates of `random`",
+        lambda row: third[row["space"]],
+    ))  # fmt: skip
+    told.append(_reached(rows, name, "0.99", "in 16 candidates", lambda row: 16))
     return table(heads, lines) + "\n\n" + " ".join(told)
 
 
@@ -129,7 +140,7 @@ def pruning() -> str:
     parts = ("thresholds", "learned_as_many", "learned_tenth", "learned_apart_tenth")
     rows = load("searches/pruning")["results"]
     lines = [
-        [row["space"].split(" ", 1)[1], str(row["points"]),
+        [_of(row["space"]), str(row["points"]),
          *(f"{row[part]['of_best']} of 10 in {row[part]['kept']}" for part in parts)]
         for row in rows
     ]  # fmt: skip
@@ -142,12 +153,35 @@ def pruning() -> str:
         ("thresholds", "The thresholds"), ("learned_tenth", "A learned tenth"),
         ("learned_apart_tenth", "A learned tenth of configs unseen"),
     ):  # fmt: skip
-        kept = sum(row[part]["of_best"] for row in rows)
-        whole = sum(row[part]["of_best"] == 10 for row in rows)
-        least = min(row[part]["fastest_share"] for row in rows)
+        pruned = [row for row in rows if row[part]["kept"] < row["points"]]
+        kept = sum(row[part]["of_best"] for row in pruned)
+        whole = sum(row[part]["of_best"] == 10 for row in pruned)
+        least = min(row[part]["fastest_share"] for row in pruned)
         told.append(
-            f"{what} keep{'s' * what.startswith('A')} {kept} of {10 * len(rows)}, all ten on"
-            f" {whole} of {len(rows)} problems, and a point of at least {100 * least:.1f} % of the"
-            " fastest's speed on all."
+            f"{what} keep{'s' * what.startswith('A')} {kept} of {10 * len(pruned)}, all ten on"
+            f" {whole} of {len(pruned)} problems, and a point of at least {100 * least:.1f} %"
+            " of the fastest's speed on all."
         )
     return shown + "\n\n" + " ".join(told)
+
+
+def shortlist() -> str:
+    """Return how far the best of some configs is from the best of those that ship."""
+    (case,) = load("searches/shortlist")["cases"].values()
+    lines = []
+    for names, what in (
+        (("starts",), "what the stencil begins with"),
+        (("short",), "what the static model lists"), (("starts", "short"), "both"),
+    ):  # fmt: skip
+        able = sorted({at for name in names for at in case["sets"][name]})
+        ratios = [
+            min(row[at] for at in able if row[at])
+            / min(row[at] for at in case["sets"]["shipped"] if row[at])
+            for row in case["ns"]
+        ]
+        means = statistics.geometric_mean(ratios), statistics.median(ratios), max(ratios)
+        lines.append([what, str(len(able)), *(f"{mean:.3f}" for mean in means)])
+    heads = ["time of the best, as a multiple of the best that ships", "configs",
+             "geometric mean", "median", "most"]  # fmt: skip
+    told = f"SGEMM NN by `simt_async` on an H100, {len(case['shapes'])} shapes of every kind."
+    return f"{told}\n\n{table(heads, lines)}"
