@@ -76,27 +76,18 @@ class _Unguarded(Chain):
         yield from ()
 
 
+class _OneLaunch(_Unguarded):
+    """Rung 4: one launch for all moduli."""
+
+    def _apart(self, m: int, n: int) -> bool:
+        return False
+
+
 class _Clusters(_Unguarded):
     """Rung 3: a launch a modulus, of clusters whose blocks share tiles."""
 
-    def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
-        (a, b), rows, ld = self._planes, self._whole[0], self._ld
-        launch = replace(wgmma().launch(self._config, m, n, k), batch=1)
-        for z in range(self._passes.moduli.first):
-            step_a, step_b, step_c = (z * step for step in self._steps)
-            call = TensorCall(
-                m, n, k, 1, Parts(a, step_a, ld), Parts(b, step_b, ld), 0,
-                Operand(to, step_c, rows), run_if=self._decision, moduli=self._table(z),
-            )  # fmt: skip
-            made = wgmma().batched_arguments(self._config, CORE, call, 1, self._steps)
-            yield self._step(source_of(self._config, CORE), launch, *made)
-
-    @property
-    def _ld(self) -> int:
-        return self._steps[0] // self.cut.m
-
-    def _table(self, z: int) -> Any:
-        return self._decision + 4 * (REPORT_WORDS + 2 * z)
+    def _apart(self, m: int, n: int) -> bool:
+        return True
 
 
 class _EachModulus(_Clusters):
@@ -111,12 +102,13 @@ class _Words(_EachModulus):
     """Rung 1: a launch a modulus, whose sums another pass reads and reduces."""
 
     def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
-        (a, b), (rows, columns), ld = self._planes, self._whole, self._ld
+        (a, b), (rows, columns), ld = self._planes, self._whole, self._steps[0] // self.cut.m
         config = wgmma().starts(_WORDS, self.live.spec)[0].replace(cluster_m=1, cluster_n=1)
         words = self.space.need("words", 4 * rows * columns)
         text = read_source("kernels/residues/reduce.cl", PACKAGE)
         dialect = read_source(f"prelude/dialect_{self.live.dialect}.h")
         reduce = Source(f"{dialect}\n{text}", {}, "reduce")
+        table = self._decision + 4 * REPORT_WORDS
         reduced = Launch((-(-rows * columns // 1024), 1), (256, 1))
         for z in range(self._passes.moduli.first):
             step_a, step_b, step_c = (z * step for step in self._steps)
@@ -128,7 +120,7 @@ class _Words(_EachModulus):
                 *wgmma().arguments(config, _WORDS, call),
             )  # fmt: skip
             yield self._step(
-                reduce, reduced, words, to + step_c, np.int64(rows * columns), self._table(z)
+                reduce, reduced, words, to + step_c, np.int64(rows * columns), table + 8 * z
             )
 
 
@@ -162,7 +154,7 @@ RUNGS = (
         "r4_one_launch",
         "all moduli in one launch",
         "Blocks go on to the next modulus as they end, so that one tail is left of 14.",
-        _Unguarded,
+        _OneLaunch,
     ),
     ResidueRung(
         "r5_guarded", "a bound in FP8 chooses the moduli",

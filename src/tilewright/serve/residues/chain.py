@@ -312,16 +312,25 @@ class Chain:
                 to, _i(self._steps[2]), _i(rows), self._decision,
             )  # fmt: skip
             return
-        config = self._config
-        call = TensorCall(
-            m, n, k, 1, Parts(a, 0, ld), Parts(b, 0, ld), 0, Operand(to, 0, rows),
-            run_if=self._decision, moduli=self._decision + 4 * REPORT_WORDS,
-        )  # fmt: skip
-        launch = replace(wgmma().launch(config, m, n, k), batch=of.planes)
-        yield self._step(
-            source_of(config, CORE), launch,
-            *wgmma().batched_arguments(config, CORE, call, of.planes, self._steps),
-        )  # fmt: skip
+        config, together = self._config, 1 if self._apart(m, n) else of.planes
+        launch = replace(wgmma().launch(config, m, n, k), batch=together)
+        for z in range(0, of.planes, together):
+            behind_a, behind_b, behind_c = (z * step for step in self._steps)
+            # What is no modulus of this call is zero, and says that nothing is wanted.
+            modulus = self._decision + 4 * (REPORT_WORDS + 2 * z)
+            call = TensorCall(
+                m, n, k, 1, Parts(a, behind_a, ld), Parts(b, behind_b, ld), 0,
+                Operand(to, behind_c, rows), moduli=modulus,
+                run_if=self._decision if together > 1 else modulus,
+            )  # fmt: skip
+            yield self._step(
+                source_of(config, CORE), launch,
+                *wgmma().batched_arguments(config, CORE, call, together, self._steps),
+            )  # fmt: skip
+
+    def _apart(self, m: int, n: int) -> bool:
+        """Whether each plane's products are a launch of their own."""
+        return False
 
     def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
         """Return the pass that puts a tile of C together."""

@@ -113,7 +113,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
             moduli = counts[c];
     for (int z = 0; z < PLANES_OF_EACH * counts[CHOICES - 1]; ++z) {
         const int p = numbers[z / PLANES_OF_EACH];
-        decision[TABLE_AT + 2 * z] = p;
+        decision[TABLE_AT + 2 * z] = z < PLANES_OF_EACH * moduli ? p : 0;
         decision[TABLE_AT + 2 * z + 1] = (int)((((isize)1 << 37) + p / 2) / p);
     }
     decision[PLANES] = PLANES_OF_EACH * moduli;

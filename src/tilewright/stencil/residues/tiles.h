@@ -16,7 +16,7 @@
  *     report   | the same ...                                           | uncertified | seed, 2  |
  *
  * planes wanted: matrices of residues that are multiplied, 0 for the native kernel; ratios: judge.cl;
- * table: two ints for each plane, as the products of residues take them; uncertified, seed: certify.cl.
+ * table: two ints for each plane, as the products of residues take them, the first 0 where it is not wanted; uncertified, seed: certify.cl.
  *
  * Macros: PARTS, K_FAST_A, K_FAST_B; PAIR where elements are double-double.
  */
