@@ -42,6 +42,7 @@ def library(cuda: LiveDevice, tmp_path: Path) -> ctypes.CDLL:
 def _opened(path: Path) -> ctypes.CDLL:
     found = ctypes.CDLL(str(path))
     found.tw_gemm.argtypes = [ctypes.c_char, *GEMM]
+    found.tw_gemm_strided_batched.argtypes = [ctypes.c_char, *GEMM, *[ctypes.c_int64] * 4]
     found.tw_strerror.restype = ctypes.c_char_p
     return found
 
@@ -121,6 +122,40 @@ def test_exported_calls_give_gemms_bits(cuda, library):
     with cuda.current():
         assert library.tw_unload() == 0
     assert max(launches) > 1, "some operands are copied first"
+
+
+def test_exported_batches_give_gemms_bits(cuda, library):
+    """60 random batches, some with an operand in common, of sides above 1: their order is told."""
+    cupy = pytest.importorskip("cupy")
+    rng = np.random.default_rng(21)
+    for _ in range(60):
+        letter = str(rng.choice(list(LETTERS)))
+        of = PRECISIONS[letter]
+        ta, tb = (str(x) for x in rng.choice(list("NNTC"), 2))
+        m, n, k = (int(x) for x in np.exp(rng.uniform(0.7, 5.5, 3)))
+        many, pad = int(rng.choice([2, 7, 200])), int(rng.choice([0, 0, 1, 4]))
+        same = str(rng.choice(["", "", "a", "b"]))
+        shapes = (m, k) if ta == "N" else (k, m), (k, n) if tb == "N" else (n, k), (m, n)
+        arrays = [
+            cupy.asarray(
+                _numbers(rng, count * rows * (columns + pad), of.dtype_name)
+            ).reshape(count, rows, columns + pad)
+            for (rows, columns), count in zip(
+                shapes, (1 if same == "a" else many, 1 if same == "b" else many, many), strict=True
+            )
+        ]  # fmt: skip
+        a, b, theirs = arrays
+        ours = theirs.copy()
+        views = [x[..., : shape[1]] for x, shape in zip((a, b, ours), shapes, strict=True)]
+        tw.gemm(*views, alpha=-0.5, beta=0.25, trans_a=ta, trans_b=tb)
+        steps = [0 if len(x) == 1 else x.shape[1] * x.shape[2] for x in arrays]
+        status = library.tw_gemm_strided_batched(
+            letter.encode(), ROWS, ta.encode(), tb.encode(), m, n, k, scalar(letter, (-0.5, 0)),
+            a.data.ptr, a.shape[2], b.data.ptr, b.shape[2], scalar(letter, (0.25, 0)),
+            theirs.data.ptr, theirs.shape[2], cupy.cuda.get_current_stream().ptr, *steps, many,
+        )  # fmt: skip
+        assert status == 0, library.tw_strerror(status)
+        assert bool(cupy.array_equal(ours, theirs)), (letter, ta, tb, m, n, k, many, pad, same)
 
 
 def _numbers(rng: np.random.Generator, count: int, dtype: str) -> np.ndarray:
