@@ -50,8 +50,11 @@ def test_a_plan_is_launches_arguments_and_files(planner: Planner, which: int, si
     assert {number // 2 for number in numbers} == set(range(codes))
 
 
-def test_a_batch_is_repeated(planner: Planner) -> None:
-    assert struct.unpack_from("<8Q", planner.answer(request(0, 2048, 3)))[-1] == 1
+def test_a_batch_is_one_chain_or_repeated(planner: Planner) -> None:
+    for asked, repeated in ((request(0, 512, 64), 0), (request(1, 8192, 3), 1)):
+        launches, *_, repeats = struct.unpack_from("<8Q", planner.answer(asked))
+        assert launches > 4
+        assert repeats == repeated
 
 
 def test_what_ieee_arithmetic_serves_has_no_launches(planner: Planner) -> None:

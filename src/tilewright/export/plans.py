@@ -117,10 +117,10 @@ class Planner:
         a, b, c = Operand(A + begins_a, 0, lda), Operand(B + begins_b, 0, ldb), Operand(C, 0, ldc)
         call = GemmCall(of, m, n, k, alpha, a, b, beta, c)
         live: Any = self
-        if why_ieee(live, problem, call, accuracy):
+        repeats = ((batch, *steps),) if batch > 1 else ()
+        if why_ieee(live, problem, call, accuracy, repeats=repeats):
             return _IEEE
         space = Space()
-        repeats = ((batch, *steps),) if batch > 1 else ()
         laid = lay_out(live, problem, call, accuracy, space, repeats=repeats)
         if not laid.arithmetic or laid.repeats not in ((), repeats):
             return _IEEE

@@ -124,7 +124,7 @@ tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *cal
     if (status)
         return status;
     it->context = here->id;
-    const double work = (double)it->m * (double)it->n * (double)it->k;
+    const double work = (double)it->m * (double)it->n * (double)it->k * (double)it->batch;
     if (tilewright_elsewhere[it->precision] != NULL && it->reads && work >= LEAST_ELSEWHERE) {
         it->elsewhere = 1;
         it->is_real = call->alpha.im == 0 && call->beta.im == 0;

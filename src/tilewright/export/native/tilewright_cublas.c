@@ -199,6 +199,22 @@ static tw_status compare(const product *it, void *stream, double *ours_ms, doubl
     return status;
 }
 
+/* Multiply-adds of a batch up to which it takes less time than by cuBLAS, which takes longer to begin;
+ * and of one product: an H100's (benchmarks/results/h100/batched.json; 0: of any). */
+static const struct {
+    double all, one;
+} shorter[TILEWRIGHT_PRECISIONS] = {{0x1p28, 0x1p22}, {0x1p28, 0x1p13}, {0x1p27, 0x1p13}, {0, 0}};
+
+/* Whether cuBLAS would take longer: it does for single products, but for a few in a hundred. */
+static int is_faster(const product *it)
+{
+    const double one = (double)it->m * (double)it->n * (double)it->k;
+    if (it->batch < 2 || it->step_a == 0 || it->step_b == 0 || shorter[it->letter].all == 0 ||
+        tilewright_elsewhere[it->letter] != NULL)
+        return 1;
+    return one <= shorter[it->letter].one || one * (double)it->batch <= shorter[it->letter].all;
+}
+
 static int is_operation(int value) { return value >= 0 && value < TRANSPOSES; }
 
 static int is_known(const product *it)
@@ -220,6 +236,7 @@ int tilewright_serve_on(const product *it, void *stream)
     if (!is_known(it))
         return 0;
     const int served =
+        is_faster(it) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
     note(it, served, ours_ms, cublas_ms);
     return served;
