@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.export.building import ARITHMETIC, COMPILER, needs_c, run
+from tests.export.building import needs_c
 from tests.export.caller import GEMM, scalar
 from tilewright.backend import LiveDevice, Operand
 from tilewright.bench.benchmarks.blas_calls import cblas_call, served_library
 from tilewright.cli.app import run as tilewright
+from tilewright.export.compiling import link
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve.calls import planned
@@ -26,17 +29,26 @@ ROWS, COLUMNS = 101, 102
 LETTERS = "sdcz"
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ctypes.CDLL]:
+    """Return what the command exports for a device, which is compiled once."""
+
+    @lru_cache(maxsize=1)
+    def library_of(device: str) -> ctypes.CDLL:
+        folder = tmp_path_factory.mktemp("exported") / "files"
+        arguments = ["export", "--device", device, "--precision", ",".join(LETTERS)]
+        assert tilewright([*arguments, "--format", "c", "-o", str(folder)]) == 0
+        made = folder / "libtilewright-gemm.so"
+        link(sorted((folder / "c").glob("*.c")), made, "-shared")
+        return _opened(made)
+
+    return library_of
+
+
 @pytest.fixture
-def library(cuda: LiveDevice, tmp_path: Path) -> ctypes.CDLL:
-    """What the command exports for the first CUDA device."""
-    folder = tmp_path / "exported"
-    arguments = ["export", "--device", cuda.id, "--precision", ",".join(LETTERS), "--format", "c"]
-    assert tilewright([*arguments, "-o", str(folder)]) == 0
-    made = folder / "libtilewright-gemm.so"
-    flags = ("-std=c11", "-O1", ARITHMETIC, "-shared", "-fPIC", "-fvisibility=hidden")
-    libraries = ("-ldl", "-lm", "-lpthread")
-    run(COMPILER, *flags, *sorted((folder / "c").glob("*.c")), "-o", made, *libraries)
-    return _opened(made)
+def library(cuda: LiveDevice, built: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
+    """The library for the first CUDA device."""
+    return built(cuda.id)
 
 
 def _opened(path: Path) -> ctypes.CDLL:

@@ -199,11 +199,15 @@ static tw_status compare(const product *it, void *stream, double *ours_ms, doubl
     return status;
 }
 
-/* Multiply-adds of a batch up to which it takes less time than by cuBLAS, which takes longer to begin;
- * and of one product: an H100's (benchmarks/results/h100/batched.json; 0: of any). */
+/* Multiply-adds of a batch up to which it takes less time than by cuBLAS, which takes longer to begin,
+ * and of one product; and how many times as long as the result's shorter side k is at most: cuBLAS
+ * divides k.  An H100's, of squares (benchmarks/results/h100/batched.json) and of 90 random batches;
+ * 0: all. */
 static const struct {
     double all, one;
-} shorter[TILEWRIGHT_PRECISIONS] = {{0x1p28, 0x1p22}, {0x1p28, 0x1p13}, {0x1p27, 0x1p13}, {0, 0}};
+    int64_t deep;
+} shorter[TILEWRIGHT_PRECISIONS] = {
+    {0x1p29, 0x1p22, 0}, {0x1p29, 0x1p13, 20}, {0x1p29, 0x1p13, 0}, {0, 0, 0}};
 
 /* Whether cuBLAS would take longer: it does for single products, but for a few in a hundred. */
 static int is_faster(const product *it)
@@ -212,6 +216,9 @@ static int is_faster(const product *it)
     if (it->batch < 2 || it->step_a == 0 || it->step_b == 0 || shorter[it->letter].all == 0 ||
         tilewright_elsewhere[it->letter] != NULL)
         return 1;
+    if (shorter[it->letter].deep &&
+        it->k / shorter[it->letter].deep > tilewright_least(it->m, it->n))
+        return 0;
     return one <= shorter[it->letter].one || one * (double)it->batch <= shorter[it->letter].all;
 }
 
