@@ -23,4 +23,4 @@ def plain(**changes: Any) -> list[Any]:
 
 def nothing(status: int) -> dict[str, Any]:
     """Return what a call is answered that launches nothing."""
-    return {"status": status, "copies": [], "launch": None, "second": None}
+    return {"status": status, "copies": [], "launch": None, "second": None, "launches": []}

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16, STEPS = 3, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 8 };
+enum { ARGUMENTS = 16, STEPS = 3, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 160 };
 
 /* What cuTensorMapEncodeTiled is told. */
 typedef struct {

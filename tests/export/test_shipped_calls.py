@@ -51,6 +51,25 @@ def test_every_call_launches_what_gemm_launches(shipped):
     assert {letter for letter, _ in copied} == {"s", "c"}, "where copies were timed"
 
 
+def test_long_sums_are_cut_as_gemm_cuts_them(shipped):
+    exported, gpu = shipped
+    rng, pieces = np.random.default_rng(2), set()
+    for letter, order, ta, tb in product(LETTERS, (ROWS, COLUMNS), "NT", "NC"):
+        m, n, k = (int(x) for x in np.exp(rng.uniform((5, 5, 9), (8, 8, 12))))
+        lds = [
+            (columns if order == ROWS else rows) + 4
+            for rows, columns in ((m, k) if ta == "N" else (k, m), (k, n) if tb == "N" else (n, k))
+        ]
+        ldc = n if order == ROWS else m
+        call = (
+            letter, order, ta, tb, m, n, k, (1.0, 0.0), A, lds[0], B, lds[1], (0.5, 0.0), C, ldc,
+        )  # fmt: skip
+        said = exported.call("gemm", *call, 7)
+        compare(exported, gpu, call, 7, said)
+        pieces.add(sum(one["symbol"] == "gemm" for one in said["launches"]))
+    assert max(pieces) > 2
+
+
 def batches(count: int) -> Iterator[tuple]:
     """Yield calls with the steps of their batches, none of which is one product."""
     rng = np.random.default_rng(1)

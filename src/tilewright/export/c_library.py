@@ -35,6 +35,7 @@ _CALLING = (
     "tilewright_overlap.c",
     "tilewright_calls.c",
     "tilewright_laying.c",
+    "tilewright_pieces.c",
     "tilewright_contexts.c",
 )
 _COPIED = {

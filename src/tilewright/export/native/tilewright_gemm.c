@@ -372,6 +372,7 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     request it;
     tilewright_way way;
     tilewright_choice found;
+    const tilewright_rows *from;
     const int letter = precision_of(precision);
     if (letter == NOT_FOUND || describe(&it, letter, order, transa, transb, m, n, k))
         return NULL;
@@ -382,7 +383,7 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     it.of = one;
     const tilewright_product product = product_of(&it, k != 0);
     const tilewright_place here = tilewright_here();
-    if (!tilewright_way_of(&product, &here, &way, &found))
+    if (!tilewright_way_of(&product, &here, &way, &from, &found))
         return NULL;
     return tilewright_codes[found.code].name;
 }

@@ -4,6 +4,7 @@
  *     tilewright_overlap.c    whether two matrices share an element
  *     tilewright_calls.c      plans kept, looked up and started
  *     tilewright_laying.c     a plan laid out: a way and a kernel chosen, arguments, tensor maps
+ *     tilewright_pieces.c     into how many pieces of k a product is cut
  *     tilewright_contexts.c   contexts, and machine code loaded into them
  *     choice.h                what chooses: choose.c, ways.c, model.c, geometry.c
  *     core.h                  what launches: plan.c, arena.c, table.c, driver.c
@@ -140,9 +141,25 @@ typedef struct {
 /* Bytes of an element of a precision. */
 int64_t tilewright_element_bytes(uint32_t precision);
 
-/* Find the best way to compute a product on a device, and the kernel for it; false for none. */
+/* Find the best way to compute a product on a device, and the kernel for it among those of a variant;
+ * false for none. */
 int tilewright_way_of(const tilewright_product *it, const tilewright_place *place,
-                      tilewright_way *way, tilewright_choice *choice);
+                      tilewright_way *way, const tilewright_rows **from, tilewright_choice *choice);
+
+/* A piece of k: where it begins, what its kernel computes, and which that is. */
+typedef struct {
+    int64_t first;
+    tilewright_problem problem;
+    tilewright_choice choice;
+} tilewright_piece;
+
+/* At most; sums that are so long are not cut. */
+enum { TILEWRIGHT_PIECES = 64 };
+
+/* Cut a product that one kernel of some rows would compute; returns into how many pieces. */
+unsigned tilewright_cut(const tilewright_rows *from, const tilewright_problem *problem,
+                        const tilewright_place *place, const tilewright_choice *whole,
+                        tilewright_piece pieces[TILEWRIGHT_PIECES]);
 
 /* Lay the plan of a product out, in the current context. */
 tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,

@@ -16,15 +16,16 @@
  */
 #include "tilewright_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { MAPS = 2, COPIES = 2 };
-enum { OF_COPY = 8, STEPS = 3, OF_KERNEL = 16 + STEPS + MAPS };
+enum { MAPS_OF_KERNEL = 2, COPIES = 2, MAPS = MAPS_OF_KERNEL * TILEWRIGHT_PIECES };
+enum { OF_COPY = 8, STEPS = 3, OF_KERNEL = 16 + STEPS + MAPS_OF_KERNEL };
 
-/* Launches of a batch at most, each of as many products as a grid has blocks in z (CUDA C++
+/* Launches at most, of a batch each of as many products as a grid has blocks in z (CUDA C++
  * Programming Guide, technical specifications). */
-enum { LAUNCHES = 8, MOST_PRODUCTS = 65535 };
-enum { PLACES = LAUNCHES * OF_KERNEL, PATCHES = PLACES };
+enum { LAUNCHES = COPIES + 2 * TILEWRIGHT_PIECES, MOST_PRODUCTS = 65535 };
+enum { PLACES = COPIES * OF_COPY + TILEWRIGHT_PIECES * OF_KERNEL, PATCHES = PLACES };
 
 /* A launch's workspace: what begins it, and blocks that find a word there. */
 enum { NUMBER_BYTES = 128, WORD_BYTES = 4, PARTS_AT = 16384 };
@@ -58,12 +59,11 @@ typedef struct {
 } layout;
 
 _Static_assert(sizeof(tilewright_product) == 16 * sizeof(uint64_t), "a key without padding");
-_Static_assert(COPIES * OF_COPY + OF_KERNEL <= PLACES, "room for copies");
 
-/* Where an operand is: of a kind of address, so many bytes behind. */
+/* Where an operand is: of a kind of address, so many bytes behind, and so many elements. */
 typedef struct {
     unsigned char kind;
-    int64_t delta, ld;
+    int64_t delta, ld, offset;
 } operand;
 
 /* ---- Ways and kernels ------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static tilewright_problem problem_of(const tilewright_product *it)
 }
 
 int tilewright_way_of(const tilewright_product *it, const tilewright_place *place,
-                      tilewright_way *way, tilewright_choice *choice)
+                      tilewright_way *way, const tilewright_rows **rows, tilewright_choice *choice)
 {
     const tilewright_rows(*const of)[TILEWRIGHT_TRANSPOSES] = tilewright_rows_of[it->precision];
     const tilewright_copies *const copying = &tilewright_copying_of[it->precision];
@@ -104,6 +104,7 @@ int tilewright_way_of(const tilewright_product *it, const tilewright_place *plac
         tilewright_find_way(from, &problem, aligned, place, &copying->takes, way);
     const int which = TILEWRIGHT_COPIED_A * way->copies[0].is_made +
                       TILEWRIGHT_COPIED_B * way->copies[1].is_made;
+    *rows = from[which];
     return tilewright_choose(from[which], &way->problem, place, choice) &&
            choice->code != TILEWRIGHT_NONE;
 }
@@ -114,6 +115,16 @@ static void put(layout *it, int64_t number)
 {
     memcpy(it->places[it->place_count].bytes, &number, sizeof number);
     it->map_of[it->place_count++] = -1;
+}
+
+/* A scalar that is 1 at each call. */
+static void put_one(layout *it, int is_double)
+{
+    const double wide = 1;
+    const float single = 1;
+    int64_t number = 0;
+    memcpy(&number, is_double ? (const void *)&wide : &single, is_double ? sizeof wide : sizeof single);
+    put(it, number);
 }
 
 /* What is filled in at each call. */
@@ -173,7 +184,7 @@ static tw_status put_map(layout *into, const tilewright_geometry *it, int64_t el
     if (tilewright_driver.encode_map == NULL)
         return TW_NO_DRIVER;
     const unsigned place = into->place_count, map = into->map_count++;
-    put_address(into, x);
+    put_patched(into, x->kind, 0, x->delta + x->offset * element_bytes);
     into->map_of[place] = (int)map;
     return tilewright_status_of(tilewright_driver.encode_map(
         into->maps[map].bytes, element_bytes < 8 ? TYPE_FLOAT32 : TYPE_FLOAT64, rank,
@@ -191,7 +202,7 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
                      : conjugated        ? by->conjugated
                                          : by->transposed;
     const int64_t tiles = tilewright_up(one->inner, by->side) * tilewright_up(one->outer, by->side);
-    const operand to = {TILEWRIGHT_SCRATCH, (int64_t)into->scratch_bytes, one->ld};
+    const operand to = {TILEWRIGHT_SCRATCH, (int64_t)into->scratch_bytes, one->ld, 0};
     void *function, *second;
     if (code == TILEWRIGHT_NONE)
         return TW_NO_KERNEL;
@@ -222,36 +233,48 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
 
 /* Fill in what every kernel takes. */
 static void put_common(layout *into, const tilewright_product *it, const tilewright_problem *p,
-                       const operand *a, const operand *b, int64_t delta_c)
+                       const operand *a, const operand *b, int64_t delta_c, int adds)
 {
     const unsigned char type = it->is_double ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
-    const operand c = {TILEWRIGHT_C, delta_c, p->ldc};
+    const operand c = {TILEWRIGHT_C, delta_c, p->ldc, 0};
     put(into, p->m);
     put(into, p->n);
     put(into, it->reads ? p->k : 0); /* an empty sum reads neither A nor B, whatever alpha is */
     put_patched(into, TILEWRIGHT_ALPHA_RE, type, 0);
     put_patched(into, TILEWRIGHT_ALPHA_IM, type, 0);
     put_address(into, a);
-    put(into, 0);
+    put(into, a->offset);
     put(into, a->ld);
     put_address(into, b);
-    put(into, 0);
+    put(into, b->offset);
     put(into, b->ld);
-    put_patched(into, TILEWRIGHT_BETA_RE, type, 0);
-    put_patched(into, TILEWRIGHT_BETA_IM, type, 0);
+    if (adds) {
+        put_one(into, it->is_double != 0);
+        put(into, 0);
+    } else {
+        put_patched(into, TILEWRIGHT_BETA_RE, type, 0);
+        put_patched(into, TILEWRIGHT_BETA_IM, type, 0);
+    }
     put_address(into, &c);
     put(into, 0);
     put(into, c.ld);
 }
 
+/* Whether blocks of a launch leave parts of sums in a workspace. */
+static int leaves_parts(const tilewright_code *code, const tilewright_grid *grid)
+{
+    return code->part_bytes > 0 && (code->second == NULL || grid->second_x > 0);
+}
+
 /* Fill in what a kernel takes. */
 static tw_status put_arguments(layout *into, const tilewright_product *it,
                                const tilewright_problem *p, const tilewright_geometry *by,
-                               const operand *a, const operand *b, int takes_workspace, int shares)
+                               const operand *a, const operand *b, int adds, int takes_workspace,
+                               int shares)
 {
-    const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0};
+    const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0, 0};
     tw_status status = TW_OK;
-    put_common(into, it, p, a, b, 0);
+    put_common(into, it, p, a, b, 0, adds);
     if (by->tma)
         status = put_map(into, by, p->element_bytes, a, p->m, p->k, by->tile_m, p->trans_a);
     if (by->tma && status == TW_OK)
@@ -263,25 +286,30 @@ static tw_status put_arguments(layout *into, const tilewright_product *it,
     return status;
 }
 
-/* Lay the kernel's launch out, and that of what adds parts up. */
+/* Lay the launch of a piece out, and that of what adds parts up. */
 static tw_status put_kernel(layout *into, tilewright_context *here, const tilewright_product *it,
-                            const tilewright_way *way, const tilewright_choice *choice,
-                            const tilewright_grid *grid, const operand operands[2], int shares)
+                            const tilewright_piece *piece, const tilewright_grid *grid,
+                            const operand operands[2])
 {
-    const tilewright_geometry *const by = &choice->kernel->geometry;
+    const tilewright_problem *const p = &piece->problem;
+    const tilewright_geometry *const by = &piece->choice.kernel->geometry;
+    const tilewright_code *const code = &tilewright_codes[piece->choice.code];
+    operand a = operands[0], b = operands[1];
     void *function, *second;
-    tw_status status = tilewright_function(here, choice->code, &function, &second);
+    tw_status status = tilewright_function(here, piece->choice.code, &function, &second);
     if (status)
         return status;
+    a.offset = piece->first * (p->trans_a ? 1 : a.ld);
+    b.offset = piece->first * (p->trans_b ? b.ld : 1);
     tilewright_launch *const made = begin(into, function);
     made->grid_x = grid->grid_x;
     made->grid_y = grid->grid_y;
     made->grid_z = 1;
     made->block_x = by->threads_x;
     made->block_y = by->threads_y;
-    made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
-    status = put_arguments(into, it, &way->problem, by, &operands[0], &operands[1],
-                           tilewright_codes[choice->code].part_bytes > 0, shares);
+    made->shared_bytes = code->shared_bytes;
+    status = put_arguments(into, it, p, by, &a, &b, piece->first > 0, code->part_bytes > 0,
+                           leaves_parts(code, grid));
     made->count = into->place_count - made->first;
     if (second != NULL && grid->second_x) {
         /* It may begin before the first has ended; it waits by itself before it reads. */
@@ -324,15 +352,15 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
     void *function, *second;
     by.split_k = by.persistent = by.stream_k = 0; /* blocks compute a tile each */
     if (!tilewright_lay_out(&by, &p, here->place.multiprocessors, &grid) ||
-        it->batch > (int64_t)LAUNCHES * MOST_PRODUCTS)
+        it->batch > (int64_t)TILEWRIGHT_PIECES * MOST_PRODUCTS)
         return TW_TOO_LARGE;
     const tw_status status = tilewright_function(here, choice->code, &function, &second);
     if (status)
         return status;
     for (int64_t first = 0; first < it->batch; first += MOST_PRODUCTS) {
         const int64_t beyond = first * p.element_bytes;
-        const operand a = {TILEWRIGHT_A, beyond * it->step_a, it->lda};
-        const operand b = {TILEWRIGHT_B, beyond * it->step_b, it->ldb};
+        const operand a = {TILEWRIGHT_A, beyond * it->step_a, it->lda, 0};
+        const operand b = {TILEWRIGHT_B, beyond * it->step_b, it->ldb, 0};
         tilewright_launch *const made = begin(into, function);
         made->grid_x = grid.grid_x;
         made->grid_y = grid.grid_y;
@@ -340,23 +368,13 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
         made->block_x = by.threads_x;
         made->block_y = by.threads_y;
         made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
-        put_common(into, it, &p, &a, &b, beyond * it->step_c);
+        put_common(into, it, &p, &a, &b, beyond * it->step_c, 0);
         put(into, it->step_a);
         put(into, it->step_b);
         put(into, it->step_c);
         made->count = into->place_count - made->first;
     }
     return TW_OK;
-}
-
-/* Make the plan that was laid out. */
-static tw_status make(const layout *made, tilewright_context *here, tilewright_plan **plan)
-{
-    *plan = tilewright_plan_new(here->handle, made->launches, made->launch_count, made->places,
-                                made->map_of, made->place_count, made->maps, made->map_count,
-                                made->patches, made->patch_count, made->zero_bytes,
-                                made->scratch_bytes);
-    return *plan == NULL ? TW_NO_MEMORY : TW_OK;
 }
 
 /* Let a plan be started for each product of a batch. */
@@ -371,43 +389,67 @@ static tw_status repeat(tilewright_plan *plan, const tilewright_product *it)
     return TW_NO_MEMORY;
 }
 
-tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
-                         tilewright_plan **plan, int *has_copies)
+/* ---- Products --------------------------------------------------------------------- */
+
+/* Lay one product out: copies of operands, and the kernels of all pieces of k behind them. */
+static tw_status put_product(layout *into, tilewright_context *here, const tilewright_product *it,
+                             int *has_copies)
 {
     tilewright_way way;
     tilewright_choice choice;
-    tilewright_grid grid;
-    layout made = {.zero_bytes = 0};
-    operand operands[2] = {{TILEWRIGHT_A, 0, it->lda}, {TILEWRIGHT_B, 0, it->ldb}};
-    *has_copies = 0;
-    if (choose_batched(it, &here->place, &choice)) {
-        const tw_status found = put_batch(&made, here, it, &choice);
-        return found ? found : make(&made, here, plan);
-    }
-    if (!tilewright_way_of(it, &here->place, &way, &choice))
+    const tilewright_rows *from;
+    tilewright_piece pieces[TILEWRIGHT_PIECES];
+    tilewright_grid grids[TILEWRIGHT_PIECES];
+    operand operands[2] = {{TILEWRIGHT_A, 0, it->lda, 0}, {TILEWRIGHT_B, 0, it->ldb, 0}};
+    if (!tilewright_way_of(it, &here->place, &way, &from, &choice))
         return TW_NO_KERNEL;
-    if (!tilewright_lay_out(&choice.kernel->geometry, &way.problem, here->place.multiprocessors,
-                            &grid))
-        return TW_TOO_LARGE;
-    const tilewright_code *const code = &tilewright_codes[choice.code];
-    const int shares = code->part_bytes > 0 && (code->second == NULL || grid.second_x > 0);
-    if (shares && code->second == NULL && grid.grid_x > MOST_WORDS)
-        return TW_TOO_LARGE;
-    if (shares) {
-        const int64_t parts = (int64_t)grid.grid_x * code->part_bytes;
-        made.zero_bytes = PARTS_AT;
-        made.scratch_bytes = (uint64_t)(tilewright_up(parts, PIECE_BYTES) * PIECE_BYTES);
+    unsigned count = 1;
+    pieces[0] = (tilewright_piece){0, way.problem, choice};
+    if (it->reads)
+        count = tilewright_cut(from, &way.problem, &here->place, &choice, pieces);
+    for (unsigned i = 0; i < count; ++i) {
+        const tilewright_code *const code = &tilewright_codes[pieces[i].choice.code];
+        if (!tilewright_lay_out(&pieces[i].choice.kernel->geometry, &pieces[i].problem,
+                                here->place.multiprocessors, &grids[i]))
+            return TW_TOO_LARGE;
+        if (!leaves_parts(code, &grids[i]))
+            continue;
+        if (code->second == NULL && grids[i].grid_x > MOST_WORDS)
+            return TW_TOO_LARGE;
+        const int64_t parts = tilewright_up((int64_t)grids[i].grid_x * code->part_bytes, PIECE_BYTES);
+        into->zero_bytes = PARTS_AT;
+        into->scratch_bytes =
+            (uint64_t)tilewright_most((int64_t)into->scratch_bytes, parts * PIECE_BYTES);
     }
     tw_status status = TW_OK;
     for (int i = 0; i < 2 && status == TW_OK; ++i)
         if (way.copies[i].is_made) /* op(A) alone is conjugated as it is transposed */
-            status = put_copy(&made, here, it, &way.copies[i], i == 0 && it->op_a == 2,
-                              &operands[i]);
-    if (status == TW_OK)
-        status = put_kernel(&made, here, it, &way, &choice, &grid, operands, shares);
-    if (status)
-        return status;
+            status = put_copy(into, here, it, &way.copies[i], i == 0 && it->op_a == 2, &operands[i]);
+    for (unsigned i = 0; i < count && status == TW_OK; ++i)
+        status = put_kernel(into, here, it, &pieces[i], &grids[i], operands);
     *has_copies = way.copies[0].is_made || way.copies[1].is_made;
-    status = make(&made, here, plan);
-    return status ? status : repeat(*plan, it);
+    return status;
+}
+
+tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
+                         tilewright_plan **plan, int *has_copies)
+{
+    tilewright_choice choice;
+    layout *const made = aligned_alloc(MAP_ALIGNMENT, sizeof *made);
+    if (made == NULL)
+        return TW_NO_MEMORY;
+    memset(made, 0, sizeof *made);
+    *has_copies = 0;
+    const int together = choose_batched(it, &here->place, &choice);
+    tw_status status = together ? put_batch(made, here, it, &choice)
+                                : put_product(made, here, it, has_copies);
+    if (status == TW_OK) {
+        *plan = tilewright_plan_new(here->handle, made->launches, made->launch_count, made->places,
+                                    made->map_of, made->place_count, made->maps, made->map_count,
+                                    made->patches, made->patch_count, made->zero_bytes,
+                                    made->scratch_bytes);
+        status = *plan == NULL ? TW_NO_MEMORY : together ? TW_OK : repeat(*plan, it);
+    }
+    free(made);
+    return status;
 }
