@@ -105,8 +105,7 @@ def test_a_fault_in_a_residue_is_found(multiply, monkeypatch, dtype, memory):
     np.testing.assert_array_equal(multiply(a, b, certify=True), right)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "c16"])
-@pytest.mark.parametrize(("orders", "trans"), [("CC", "NN"), ("FF", "NC")])
+@pytest.mark.parametrize(("dtype", "orders", "trans"), [("f8", "CC", "NN"), ("c16", "FF", "NC")])
 def test_bits_do_not_depend_on_tiles_and_pieces(multiply, monkeypatch, dtype, orders, trans):
     m, n, k = (700, 600, 900) if multiply.on_gpu else (70, 50, 300)
     side, depth = (256, 256) if multiply.on_gpu else (32, 128)
