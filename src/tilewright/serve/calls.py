@@ -105,7 +105,7 @@ class Planned:
     laid : Laid
         Whose arithmetic serves, and why.
     lean : bool
-        Whether it does without memory.
+        Whether it does without memory, or with less than it would have.
     """
 
     plan: Any
@@ -321,7 +321,8 @@ def _started(
             raise
         if found.laid.arithmetic in BY_RESIDUES:  # down to the least that residues can do with
             half = replace(wanted.residues, max_workspace=found.plan.bytes // 2)
-            return _started(live, replace(wanted, residues=half), asked, begin)
+            found, begun = _started(live, replace(wanted, residues=half), asked, begin)
+            return replace(found, lean=True), begun
         found = planned(live, wanted, lean=True)
         if asked is not None:
             asked.fixed("ieee", "the device has too little memory left for parts")

@@ -28,7 +28,7 @@ from tilewright.serve.checks import (
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.request import Device, Request
-from tilewright.serve.residues.options import PLAIN, residues_asked, with_verdict
+from tilewright.serve.residues.options import residues_asked, with_verdict
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def gemm(
     """
     limits = limits_of(max_device_memory, max_host_memory)
     residues = residues_asked(accuracy, certify, max_workspace)
-    plain = report is None and limits is None and epilogue is None and residues is PLAIN
+    plain = report is None and limits is None and epilogue is None and not residues.certify
     if plain and (device is None or not isinstance(device, list | tuple)):
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
@@ -184,7 +184,8 @@ def gemm(
                 return made
         look = looks.get(type(a))
         if look is not None:
-            made = look(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
+            name = residues.named(accuracy)
+            made = look(a, b, c, alpha, beta, trans_a, trans_b, name, out_dtype, device)
             if made is not None:
                 return made
     check_report(report)

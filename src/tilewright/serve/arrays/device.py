@@ -19,7 +19,6 @@ from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.calls import Planned, start
 from tilewright.serve.overlap import overlap
 from tilewright.serve.request import Placed, strided, wanted_of
-from tilewright.serve.residues.options import PLAIN
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -132,8 +131,7 @@ def run(
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
     # One that did without memory was not as others will be, nor one under a special rule.
-    usual = not found.lean and request.residues == PLAIN
-    usual = usual and (not request.arithmetic or _is_standard())
+    usual = not found.lean and (not request.arithmetic or _is_standard())
     # Overlap is looked for from the first element on.
     forward = all(step >= 0 for view in views.values() for step in view.strides)
     if where is not None and request.report is None and usual and forward:
@@ -149,7 +147,7 @@ def _is_standard() -> bool:
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:
     """Let calls like this one be started by `warm.again`."""
     a, b, c = request.a, request.b, request.c
-    accuracy, part = request.arithmetic or "ieee", request.triangle
+    accuracy, part = request.residues.named(request.arithmetic or "ieee"), request.triangle
     if part is not None:
         accuracy = warm.of_triangle(part.lower, request.beta != 0, accuracy)
     given = (

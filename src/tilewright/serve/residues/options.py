@@ -30,6 +30,10 @@ class Residues:
     certify: bool = False
     max_workspace: int | None = None
 
+    def named(self, accuracy: str) -> str:
+        """Return what calls with an accuracy and these options are remembered by."""
+        return accuracy if self.max_workspace is None else f"{accuracy}:{self.max_workspace}"
+
 
 PLAIN = Residues()
 
