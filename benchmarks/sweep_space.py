@@ -37,6 +37,7 @@ from sweep_cases import SHAPES, Case, case_of, compiled
 from sweep_timer import serve
 from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.backend.cuda.device import device_at
+from tilewright.portfolio.find import shipped_for
 from tilewright.space import Config
 
 # Seconds until a kernel counts as hanging; requests that the process that times has beforehand, so
@@ -165,11 +166,15 @@ class Sweep:
         self.file.write(json.dumps({"case": case, **row}) + "\n")
 
     def race(self, until: float) -> list[dict[str, Any]]:
-        """Time the fastest of each case in turns, cuBLAS among them, until a time at most."""
+        """Time the fastest of each case, what ships, and cuBLAS in turns, until a time at most."""
         found: list[dict[str, Any]] = []
         while self.asked and time.monotonic() < until:  # what was sent before comes first
             self.listen()
-        leaders = [_fastest(case, _results(self.folder, case)) for case in self.cases]
+        ships = [_serving(case) for case in self.cases]
+        leaders = [
+            [*_fastest(case, _results(self.folder, case)), *serving]
+            for case, serving in zip(self.cases, ships, strict=True)
+        ]
         keys = [one.key for one, of in zip(self.cases, leaders, strict=True) for _ in of]
         with ProcessPoolExecutor(self.cores, self.context) as pool:  # an earlier run's, too
             list(pool.map(compiled, keys, [one for of in leaders for one in of]))
@@ -182,7 +187,7 @@ class Sweep:
                 if answer == "ready":
                     os.kill(self.process.pid, signal.SIGABRT)  # with faulthandler: where it hangs
                     break
-                found.append({"case": case.name, **answer})
+                found.append({"case": case.name, "ships": len(ships[at]), **answer})
             except (EOFError, OSError):  # it died of a leader
                 self.start()
         return found
@@ -214,6 +219,14 @@ def _fastest(case: Case, results: list[dict[str, Any]]) -> list[Config]:
     right = [x for x in here if x["correctness"]]
     right.sort(key=lambda x: float(x["measurements"][0]["value"]))
     return [case.space._named(x["configuration"]) for x in right[:LEADERS]]
+
+
+def _serving(case: Case) -> list[Config]:
+    """Return the config that ships for the first shape, if it is of the stencil."""
+    portfolio = shipped_for(90, case.variant.precision.letter)
+    kernels = portfolio.of_variant(case.variant) if portfolio else ()
+    won = [one.config for one in kernels if SHAPES[0] in one.won]
+    return [one for one in won if one.stencil == case.family.name]
 
 
 def entries(asked: Case, row: dict[str, Any], device: str) -> list[dict[str, Any]]:
