@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from tilewright.space import Config
 from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
-from tilewright.tuning.strategies.sampled import draws
+from tilewright.tuning.strategies.guided import ranked
 
 __all__ = ["Climb"]
 
-# Random points before climbing starts: enough to land on several hills, a small part of
-# what a minute allows.
+# Points that are drawn before climbing starts, best forecasts first: enough to land on several
+# hills, a small part of what a minute allows.
 _SCOUTS = 24
 
 # The climb follows this many leaders at once: the first of a noisy screening is often
 # not the best of the quiet final.
 _LEADERS = 4
 
-# Share of proposals that keep drawing at random, so that no hill is missed for ever.
+# Share of proposals that keep drawing, so that no hill is missed for ever.
 _EXPLORATION = 0.15
 
 
@@ -29,12 +30,15 @@ class Climb(Strategy):
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         self._random = random.Random(seed)  # noqa: S311  # a search, not a secret
-        self._draws = draws(space, seed)
         self._proposed: set[Config] = set()
         self._seconds: dict[Config, float] = {}
         self._neighbours: dict[Config, list[Config]] = {}
         self._first = list(reversed(self.start))
         self._scouts = _SCOUTS
+
+    @cached_property
+    def _draws(self) -> Iterator[Config]:
+        return ranked(self.space, self.seed, self.background)
 
     def propose(self) -> Config | None:
         """Return a starting point, a scout, or a neighbour of a leader."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.space import Config
 from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy, needs
-from tilewright.tuning.strategies.sampled import draws
+from tilewright.tuning.strategies.guided import ranked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,12 +35,15 @@ class Evolutionary(Strategy):
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         needs("pymoo", "the evolutionary strategy")
-        self._draws = draws(space, seed)
         self._random = np.random.default_rng(seed)
         self._seconds: dict[Config, float] = {}
         self._proposed: set[Config] = set()
         self._waiting: list[Config] = []
         self._generation: Any = None
+
+    @cached_property
+    def _draws(self) -> Iterator[Config]:
+        return ranked(self.space, self.seed, self.background)
 
     def propose(self) -> Config | None:
         """Return the next of a generation; None until all of the last have been told."""
@@ -103,7 +106,7 @@ class Evolutionary(Strategy):
 
     @cached_property
     def _algorithm(self) -> Any:
-        """The algorithm, with starting points and draws as its first generation."""
+        """The algorithm, with starting points and the best draws as its first generation."""
         from pymoo.algorithms.soo.nonconvex.ga import GA
         from pymoo.core.problem import Problem
         from pymoo.core.repair import Repair

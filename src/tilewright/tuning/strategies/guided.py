@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Background, Points, Strategy
 from tilewright.tuning.strategies.sampled import draws
 
-__all__ = ["Guided"]
+__all__ = ["Guided", "ranked"]
 
 # A space of so many points is ranked as a whole; of a larger one so many are drawn, time and again.
 _RANKED = 8192
+
+
+def ranked(space: Points, seed: int, background: Background) -> Iterator[Config]:
+    """Yield all points, what a static model expects most of first among each few thousand draws."""
+    drawn = draws(space, seed)
+    while some := list(islice(drawn, _RANKED)):
+        if background.forecast is None:
+            yield from some
+            continue
+        order = np.argsort(-background.forecast(some), kind="stable")
+        yield from (some[place] for place in order.tolist())
 
 
 class Guided(Strategy):
@@ -27,17 +38,7 @@ class Guided(Strategy):
 
     @cached_property
     def _order(self) -> Iterator[Config]:
-        return chain(self.start, self._ranked())
-
-    def _ranked(self) -> Iterator[Config]:
-        """Yield all points, the best of each few thousand first."""
-        drawn = draws(self.space, self.seed)
-        while some := [config for config, _ in zip(drawn, range(_RANKED), strict=False)]:
-            if self.background.forecast is None:
-                yield from some
-                continue
-            order = np.argsort(-self.background.forecast(some), kind="stable")
-            yield from (some[place] for place in order.tolist())
+        return chain(self.start, ranked(self.space, self.seed, self.background))
 
     def propose(self) -> Config | None:
         """Return a starting point, or the best that was not proposed."""
