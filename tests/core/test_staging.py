@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import CFUNCTYPE, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.backend.cuda.functions import MEMORY_HOST, Copy2D
 from tilewright.core import library
 from tilewright.serve.streamed.overlapped import _Lines, _Staging
 
@@ -21,15 +22,17 @@ POP = CFUNCTYPE(c_int, c_void_p)(lambda context: 0)
 EVENT = CFUNCTYPE(c_int, c_void_p)(lambda event: 0)
 
 
-@CFUNCTYPE(c_int, c_uint64, c_void_p, c_size_t, c_void_p)
-def to_device(device, host, size, stream):
-    ctypes.memmove(device, host, size)
-    return 0
-
-
-@CFUNCTYPE(c_int, c_void_p, c_uint64, c_size_t, c_void_p)
-def to_host(host, device, size, stream):
-    ctypes.memmove(host, device, size)
+@CFUNCTYPE(c_int, POINTER(Copy2D), c_void_p)
+def copy(plane, stream):
+    plane = plane[0]
+    begins = [
+        getattr(plane, side + ("Host" if kind == MEMORY_HOST else "Device"))
+        for side, kind in (("src", plane.srcMemoryType), ("dst", plane.dstMemoryType))
+    ]
+    assert min(plane.srcPitch, plane.dstPitch) >= plane.WidthInBytes
+    for line in range(plane.Height):
+        source, to = begins[0] + line * plane.srcPitch, begins[1] + line * plane.dstPitch
+        ctypes.memmove(to, source, plane.WidthInBytes)
     return 0
 
 
@@ -41,9 +44,7 @@ def staged(name, device, pitch, host, size, threads, record=RECORD):
     """Return the status of a copy between the lines of two byte arrays."""
     buffers = np.full(2 * threads * size, 0xEE, np.uint8)
     events = (c_void_p * (2 * threads))()
-    called = [
-        ctypes.cast(x, c_void_p).value for x in (PUSH, POP, to_device, to_host, record, EVENT)
-    ]
+    called = [ctypes.cast(x, c_void_p).value for x in (PUSH, POP, copy, record, EVENT)]
     staging = _Staging(
         *called, None, None, buffers.ctypes.data, ctypes.addressof(events), size, threads
     )
@@ -66,8 +67,9 @@ def test_lines_arrive_and_come_back(count, width, gap, size, threads, flipped):
     pitch = width + 17
     device = np.zeros(count * pitch + 1, np.uint8)
     assert staged("to_device", device, pitch, host, size, threads) == 0
-    there = device[: count * pitch].reshape(count, pitch)[:, :width]
-    assert np.array_equal(there, host)
+    there = device[: count * pitch].reshape(count, pitch)
+    assert np.array_equal(there[:, :width], host)
+    assert not there[:, width:].any()  # what lies between lines is another one's
     expected, before = host.copy(), whole.copy()
     host[...] = 0
     assert staged("to_host", device, pitch, host, size, threads) == 0

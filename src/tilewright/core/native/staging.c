@@ -1,7 +1,8 @@
 /* Lines of a matrix between pageable memory and a device, through pinned buffers.
  *
  *     host     | width |  ...  | width |  ...          `step` bytes from a line to the next
- *     buffer   | width | . | width | .                 `pitch` bytes, as on the device
+ *     buffer   | width | width |                       one behind the other, but for alignment
+ *     device   | width | ... | width | ...             `pitch` bytes
  *
  * A piece is as many lines as a buffer holds, or a part of a line that is longer.  Threads take one
  * piece after another.  Each has two buffers, so that it copies one while the device copies the
@@ -20,12 +21,12 @@
 #include <emmintrin.h>
 #endif
 
-enum { MOST_THREADS = 64 };
+enum { MOST_THREADS = 64, ALIGNMENT = 64, HOST = 1, DEVICE = 2 }; /* CU_MEMORYTYPE_* */
 
 typedef struct work {
     const tilewright_staging *with;
     const tilewright_lines *what;
-    uint64_t lines_of_piece, pieces_of_line, pieces;
+    uint64_t lines_of_piece, pieces_of_line, pieces, pitch; /* of lines in buffers */
     atomic_uint_fast64_t next;
     atomic_int status; /* the first that is not 0 */
     int to_device;
@@ -69,7 +70,7 @@ static void copy_piece(const work *it, const piece *one, unsigned char *buffer)
     unsigned char *const host = what->host + one->offset;
     for (uint64_t line = 0; line < one->lines; ++line) {
         unsigned char *const there = host + (int64_t)(one->line + line) * what->step;
-        unsigned char *const here = buffer + line * what->pitch;
+        unsigned char *const here = buffer + line * it->pitch;
         if (it->to_device)
             copy_line(here, there, one->width);
         else
@@ -103,10 +104,18 @@ static int is_taken(work *it, piece *one)
 static int enqueue(const work *it, const piece *one, unsigned char *buffer, void *event)
 {
     const tilewright_staging *const with = it->with;
-    const uint64_t device = it->what->device + one->line * it->what->pitch + one->offset;
-    const size_t bytes = (one->lines - 1) * it->what->pitch + one->width;
-    const int status = it->to_device ? with->to_device(device, buffer, bytes, with->stream)
-                                     : with->to_host(buffer, device, bytes, with->stream);
+    const uint64_t address = it->what->device + one->line * it->what->pitch + one->offset;
+    const int is_line = one->lines == 1; /* the driver takes no pitch of 2^31 and more */
+    const tilewright_side device = {.kind = DEVICE,
+                                    .device = address,
+                                    .pitch = is_line ? one->width : it->what->pitch};
+    const tilewright_side host = {
+        .kind = HOST, .host = buffer, .pitch = is_line ? one->width : it->pitch};
+    const tilewright_plane plane = {.from = it->to_device ? host : device,
+                                    .to = it->to_device ? device : host,
+                                    .width = one->width,
+                                    .lines = one->lines};
+    const int status = with->copy(&plane, with->stream);
     return status != 0 ? status : with->record(event, with->stream);
 }
 
@@ -220,17 +229,17 @@ static void forget(work *it)
 }
 
 /* How many lines a piece has: what a buffer holds, but so few that every thread has two. */
-static uint64_t lines_of_piece(const tilewright_staging *with, const tilewright_lines *what)
+static uint64_t lines_of_piece(const tilewright_staging *with, uint64_t count, uint64_t pitch)
 {
     enum { LEAST_BYTES = 256 << 10 }; /* which takes a core 25 us, as its thread does to start */
-    uint64_t most = with->buffer_bytes / what->pitch;
-    uint64_t lines = (what->lines + 2 * with->threads - 1) / (2 * with->threads);
-    const uint64_t least = LEAST_BYTES / what->pitch;
+    uint64_t most = with->buffer_bytes / pitch;
+    uint64_t lines = (count + 2 * with->threads - 1) / (2 * with->threads);
+    const uint64_t least = LEAST_BYTES / pitch;
     if (lines < least)
         lines = least;
     if (lines < most)
         most = lines;
-    return most > 0 ? most : 1; /* a line fits, and what is behind it on the device does not */
+    return most > 0 ? most : 1; /* a line fits, and what it is rounded up by does not */
 }
 
 /* ---- All of them ------------------------------------------------------------------------ */
@@ -241,7 +250,8 @@ static int stage(const tilewright_staging *with, const tilewright_lines *what, i
     if (what->width == 0 || what->lines == 0)
         return 0;
     all.pieces_of_line = (what->width + with->buffer_bytes - 1) / with->buffer_bytes;
-    all.lines_of_piece = all.pieces_of_line > 1 ? 1 : lines_of_piece(with, what);
+    all.pitch = (what->width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    all.lines_of_piece = all.pieces_of_line > 1 ? 1 : lines_of_piece(with, what->lines, all.pitch);
     all.pieces = (what->lines + all.lines_of_piece - 1) / all.lines_of_piece * all.pieces_of_line;
     all.workers = with->threads < all.pieces ? with->threads : all.pieces;
     pthread_mutex_lock(&lock);

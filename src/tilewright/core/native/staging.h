@@ -4,12 +4,26 @@
 
 #include "core.h"
 
+/* CUDA_MEMCPY2D of cuda.h: lines between two places, each with a pitch of its own. */
+typedef struct {
+    size_t x, y;
+    int kind; /* CUmemorytype */
+    const void *host;
+    uint64_t device;
+    void *array;
+    size_t pitch;
+} tilewright_side;
+
+typedef struct {
+    tilewright_side from, to;
+    size_t width, lines;
+} tilewright_plane;
+
 /* What copies in one direction on one stream.  Functions are the driver's; statuses CUresult. */
 typedef struct {
     int (*push)(void *context);
     int (*pop)(void **context);
-    int (*to_device)(uint64_t device, const void *host, size_t bytes, void *stream);
-    int (*to_host)(void *host, uint64_t device, size_t bytes, void *stream);
+    int (*copy)(const tilewright_plane *plane, void *stream);
     int (*record)(void *event, void *stream);
     int (*wait)(void *event);
     void *context, *stream;
