@@ -69,11 +69,36 @@ def test_large_ones_are_copied_tile_by_tile(cuda: LiveDevice, accuracy: str) -> 
         assert abs(made[i, j] - x @ y) <= 2**-19 * (abs(x) @ abs(y))
 
 
+@pytest.mark.parametrize("beta", [0, 0.5])
+@pytest.mark.parametrize("what", ["random", "faint", "infinite"])
+def test_parts_are_multiplied_where_they_are_right(
+    cuda: LiveDevice, what: str, beta: float
+) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(shape).astype("f4") for shape in ((6000, 5000), (5000, 5500)))
+    if what == "faint":
+        b[:, 4000:4100] *= (2.0 ** rng.integers(-40, 1, (5000, 100))).astype("f4")
+    elif what == "infinite":
+        a[77, 5] = np.inf
+    c = rng.standard_normal((6000, 5500)).astype("f4")
+    before = c.copy()
+    if not beta:
+        c.fill(np.nan)
+    tw.gemm(a, b, c, beta=beta, accuracy="fp32", device=cuda)
+    rows = np.r_[77, rng.integers(0, 6000, 40)]
+    x, y = a[rows].astype(float), b.astype(float)
+    exact, size = x @ y + beta * before[rows], abs(x) @ abs(y) + abs(beta * before[rows])
+    finite = np.isfinite(exact)
+    assert (abs(c[rows] - exact)[finite] <= 2**-19 * size[finite]).all()
+    assert np.array_equal(np.isfinite(c[rows]), finite)
+
+
 def test_refused_memory_leaves_c_as_it_was(cuda: LiveDevice, monkeypatch) -> None:
     def refuse(size):
         raise OutOfMemoryError(f"no {size} bytes")
 
     a, c = np.ones((3000, 3000)), np.full((3000, 3000), 7.0)
+    tw.release()  # what is kept is not asked for
     monkeypatch.setattr(cuda, "allocate", refuse)
     with pytest.raises(OutOfMemoryError, match=r"0 of \d+ tiles of c are computed"):
         tw.gemm(a, a, c, device=cuda)
@@ -102,15 +127,15 @@ def test_interrupts_end_between_tiles(cuda: LiveDevice, monkeypatch) -> None:
 
     multiply, calls = Overlapped.multiply, []
 
-    def interrupted(self, request, operands, after, lane):
+    def interrupted(self, request, *about):
         calls.append(request)
-        if len(calls) == 6:
+        if len(calls) == 4:  # two slabs of a strip, and all of another one
             raise KeyboardInterrupt
-        return multiply(self, request, operands, after, lane)
+        return multiply(self, request, *about)
 
     monkeypatch.setattr(Overlapped, "multiply", interrupted)
     a, c = np.ones((3000, 3000)), np.full((3000, 3000), -1.0)
     with pytest.raises(KeyboardInterrupt) as caught:
         tw.gemm(a, a, c, device=cuda)
-    assert "1 of 9 tiles" in caught.value.__notes__[0]
+    assert "2 of 6 tiles" in caught.value.__notes__[0]
     assert set(np.unique(c)) == {-1.0, 3000.0}

@@ -15,7 +15,7 @@ import tilewright as tw
 from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
-from tilewright.serve.streamed import progress, serve
+from tilewright.serve.streamed import progress, serve, tiling
 from tilewright.serve.streamed.transport import InOrder
 
 
@@ -89,6 +89,33 @@ def test_limits_change_no_result(sizes, dtype, trans, orders, beta, kib, seed):
     assert (abs(c - expected) <= 8 * (k + 2) * np.finfo(dtype).eps * size).all()
 
 
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    sizes=st.tuples(*[st.integers(1, 60)] * 3),
+    trans=st.tuples(*[st.sampled_from("NT")] * 2),
+    orders=st.text("CF", min_size=3, max_size=3),
+    beta=st.sampled_from([0, 0.5]),
+    balance=st.sampled_from([0.5, 2, 50]),
+    seed=st.integers(0, 99),
+)
+def test_slabs_and_strips_change_no_result(sizes, trans, orders, beta, balance, seed):
+    (m, n, k), rng = sizes, np.random.default_rng(seed)
+    a = drawn(rng, (m, k) if trans[0] == "N" else (k, m), "f8", orders[0])
+    b = drawn(rng, (k, n) if trans[1] == "N" else (n, k), "f8", orders[1])
+    c = drawn(rng, (m, n), "f8", orders[2])
+    expected = applied(a, trans[0]).real @ applied(b, trans[1]).real + beta * c
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_UNIT", 2), ("_LEAST_STRIP", 4), ("_LEAST_SLAB", 2)):
+            patch.setattr(tiling, name, value)
+        patch.setattr(serve, "_BALANCE", balance)
+        if not beta:
+            c.fill(np.nan)
+        tw.gemm(a, b, c, beta=beta, trans_a=trans[0], trans_b=trans[1], max_device_memory=1 << 20)
+    assert np.allclose(c, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_whoever_asks_is_told_how_far_a_product_is():
     told = []
     a = np.ones((64, 16))
@@ -138,11 +165,11 @@ class Broken(Exception):
 def test_what_was_computed_is_told_where_a_call_ends_early(error, monkeypatch):
     calls = []
 
-    def fail(self, request, operands, after, lane):
+    def fail(self, request, *about):
         calls.append(request)
         if len(calls) == 5:
             raise error("no more")
-        return Base.multiply(self, request, operands, after, lane)
+        return Base.multiply(self, request, *about)
 
     Base = serve.InOrder
     monkeypatch.setattr(serve, "InOrder", type("Failing", (Base,), {"multiply": fail}))
@@ -197,9 +224,9 @@ def test_memory_is_kept_while_a_thread_copies_even_if_the_wait_is_interrupted(mo
     at_close = []
 
     class Slow(Threaded):
-        def download(self, *about):
+        def fetch(self, *about):
             time.sleep(0.05)
-            super().download(*about)
+            return super().fetch(*about)
 
         def close(self):
             at_close.extend(x.name for x in threading.enumerate())

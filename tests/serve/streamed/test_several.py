@@ -67,13 +67,13 @@ def failing(base, at, error, meet=None):
     """A transport of which the context named fails at its n-th product."""
 
     class Failing(base):
-        def multiply(self, request, operands, after, lane):
+        def multiply(self, request, *about):
             self.count = getattr(self, "count", 0) + 1
             if meet is not None and self.count == 1:
                 meet.wait(20)
             if at.get(self.live.id) == self.count:
                 raise error
-            return super().multiply(request, operands, after, lane)
+            return super().multiply(request, *about)
 
     return Failing
 

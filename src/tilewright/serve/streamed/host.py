@@ -25,7 +25,7 @@ class HostMatrix:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.is_here = isinstance(array, np.ndarray)
+        self.is_here, self.itemsize = isinstance(array, np.ndarray), array.dtype.itemsize
         strides = array.strides if self.is_here else (1, 0)
         # A column-major one has short steps down its columns.
         self.row_major = abs(strides[1]) <= abs(strides[0]) or array.shape[0] == 1

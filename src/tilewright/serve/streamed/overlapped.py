@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import Event
+from tilewright.backend import Event, Operand, OutOfMemoryError
 from tilewright.backend.cuda.events import CUDAEvent
 from tilewright.backend.cuda.functions import (
     MEMORY_DEVICE,
@@ -37,11 +37,16 @@ from tilewright.backend.cuda.functions import (
 from tilewright.backend.libcuda import library
 from tilewright.serve.calls import planned, start
 from tilewright.serve.plan import core
-from tilewright.serve.request import Request, wanted_of
+from tilewright.serve.request import Request, column_major_call, wanted_of
 from tilewright.serve.streamed.placed import DeviceLines
+from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.timeline import is_recording
 
-__all__ = ["Overlapped", "release_buffers"]
+if TYPE_CHECKING:
+    from tilewright.serve.streamed.parts import Part, SplitOperand
+    from tilewright.serve.streamed.tiling import Piece
+
+__all__ = ["Overlapped", "kept_bytes", "release_buffers"]
 
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
@@ -54,6 +59,9 @@ _MOST_KEPT = 4
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
 _MOST_PITCH = 2**31 - 1
+
+# Passes over panels go before the blocks of products that are enqueued: those wait for them.
+_URGENT = -1
 
 # What kernels take aligned at most, and the driver's own allocations are.
 _PIECE_BYTES = 256
@@ -68,6 +76,8 @@ class Overlapped:
         Where the memory is.
     host_limit : int, optional
         Bytes of pinned memory at most.
+    keeps : bool
+        Whether device memory stays for the next call.
 
     Raises
     ------
@@ -77,7 +87,8 @@ class Overlapped:
 
     overlaps = True
 
-    def __init__(self, live: Any, host_limit: int | None = None) -> None:
+    def __init__(self, live: Any, host_limit: int | None = None, *, keeps: bool = True) -> None:
+        self._keeps = keeps
         self.live = self._live = live
         threads = min(_THREADS, os.cpu_count() or 1)
         size = _BUFFER_BYTES
@@ -88,9 +99,10 @@ class Overlapped:
             least = 4 * _LEAST_BUFFER_BYTES
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
-        self._up, self._down, *self._lanes = _streams(live)
+        self._up, self._down, self._passes, *self._lanes = _streams(live)
         self._rings: dict[int, _Ring] = {}
-        self._held: list[int] = []
+        self._staging = {stream: threading.Lock() for stream in (self._up, self._down)}
+        self._held: list[tuple[int, int]] = []
         self._lent: dict[int, tuple[int, int]] = {}
         self._shown: list[Event] = []
 
@@ -99,13 +111,23 @@ class Overlapped:
         if not sizes:
             return []
         ends = list(accumulate(-(-size // _PIECE_BYTES) * _PIECE_BYTES for size in sizes))
-        self._held.append(self._live.allocate(ends[-1]))  # once: each time takes 0.1 ms
-        return [self._held[-1] + start for start in (0, *ends[:-1])]
+        first = self._take(ends[-1])  # once: each time takes 0.1 ms
+        return [first + start for start in (0, *ends[:-1])]
+
+    def _take(self, size: int) -> int:
+        """Return so many bytes of device memory, until `close`."""
+        held = _take(self._live, size) if self._keeps else (self._live.allocate(size), size)
+        self._held.append(held)
+        return held[0]
+
+    def part(self, memory: int, offset: int) -> int:
+        """Return what is so many bytes behind, of what `allocate` returned."""
+        return memory + offset
 
     def follow(self, events: Sequence[CUDAEvent]) -> None:
         """Let all that is enqueued later wait for events, of other devices as well."""
         with self._live.current():
-            for stream in (self._up, self._down, *self._lanes):
+            for stream in (self._up, self._down, self._passes, *self._lanes):
                 for event in events:
                     event.before(stream)
 
@@ -123,10 +145,38 @@ class Overlapped:
             copy = self._staged("tilewright_stage_to_device", memory, pitch, lines)
         return self._enqueue(copy, self._up, after, lines, "copy to device")
 
-    def multiply(self, request: Request, operands: Any, after: Sequence[Event], lane: int) -> Event:
+    def splits(self, request: Request) -> bool:
+        """Whether operands are split into parts once: those of "fp32", on tensor cores."""
+        real = request.arithmetic == "fp32" and request.precision.letter == "s"
+        plain = not (complex(request.alpha).imag or complex(request.beta).imag)
+        if not (real and plain and has_wgmma(self._live)):
+            return False
+        from tilewright.serve.split.product import is_standard
+
+        return is_standard()
+
+    def split(
+        self, to: SplitOperand, sides: Piece, number: int, steps: Piece, operand: Operand,
+        after: Sequence[Event],
+    ) -> Event:  # fmt: skip
+        """Enqueue the passes over a part of an operand; see `SplitOperand.split`."""
+        return self._shows(to.split(self._live, self._passes, sides, number, steps, operand, after))
+
+    def multiply(
+        self, request: Request, operands: Any, after: Sequence[Event], lane: int,
+        parts: Sequence[Part] = (),
+    ) -> Event:  # fmt: skip
         """Enqueue a product of what is on the device; two lanes fill the device's last waves."""
-        wanted, made = wanted_of(request, operands), []
         stream = self._lanes[lane % len(self._lanes)]
+        if parts:
+            from tilewright.serve.streamed.parts import multiply
+
+            problem, call, exchanged = column_major_call(request, operands)
+            pair = (parts[1], parts[0]) if exchanged else (parts[0], parts[1])
+            event = multiply(self._live, problem, call, pair, stream, after)
+            if event is not None:
+                return self._shows(event)
+        wanted, made = wanted_of(request, operands), []
         shares = planned(self._live, wanted).plan.shares
         memory = None if shares else partial(self._lend, stream)
 
@@ -138,7 +188,10 @@ class Overlapped:
     def _between_events(
         self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
     ) -> Event:
-        event: Event = self._live.between_events(begin, stream, after, keep, name)
+        return self._shows(self._live.between_events(begin, stream, after, keep, name))
+
+    def _shows(self, event: Event) -> Event:
+        """Remember what a timeline tells of."""
         if is_recording():
             self._shown.append(event)
         return event
@@ -147,8 +200,7 @@ class Overlapped:
         """Return what a product on a lane needs besides: the driver would map it anew each time."""
         address, room = self._lent.get(stream, (0, 0))
         if room < size:
-            address = self._live.allocate(size)
-            self._held.append(address)
+            address = self._take(size)
             self._lent[stream] = address, size
         return address, None
 
@@ -156,20 +208,27 @@ class Overlapped:
         self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
     ) -> None:
         """Copy to the host, or to another device, and wait for it."""
+        copied = self.fetch(memory, lines, ld, after)
+        if copied is not None:
+            copied.wait()
+
+    def fetch(
+        self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
+    ) -> Event | None:
+        """Begin a copy to the host, or to another device; pageable memory has it on return."""
         pitch = ld * lines.itemsize
         if isinstance(lines, DeviceLines):
             copy = self._between(memory, pitch, lines, to_us=False)
-            self._enqueue(copy, self._down, after, lines, "copy to device").wait()
-            return
+            return self._enqueue(copy, self._down, after, lines, "copy to device")
         if self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=False)
-            self._enqueue(copy, self._down, after, lines, "copy to host").wait()
-            return
+            return self._enqueue(copy, self._down, after, lines, "copy to host")
         dense = lines if _is_dense(lines) else np.empty_like(lines, order="C")
         copy = self._staged("tilewright_stage_to_host", memory, pitch, dense)
         self._enqueue(copy, self._down, after, dense, "copy to host").wait()
         if dense is not lines:
             lines[...] = dense
+        return None
 
     def _enqueue(
         self, copy: Callable[[int], Any], stream: int, after: Sequence[Event], keep: Any, name: str
@@ -212,10 +271,11 @@ class Overlapped:
         )  # fmt: skip
 
         def copy(stream: int) -> tuple[int]:
-            if stream not in self._rings:
-                self._rings[stream] = _ring(self._live, *self._buffers)
-            staging = self._rings[stream].staging(stream)
-            return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
+            with self._staging[stream]:  # one after the other: they share the buffers
+                if stream not in self._rings:
+                    self._rings[stream] = _ring(self._live, *self._buffers)
+                staging = self._rings[stream].staging(stream)
+                return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
 
         return copy
 
@@ -240,9 +300,9 @@ class Overlapped:
         with live.current(), ExitStack() as rest:
             for ring in self._rings.values():
                 rest.callback(_keep, ring)
-            for memory in self._held:
-                rest.callback(live.free, memory)
-            for stream in (self._up, self._down, *self._lanes):
+            for memory, size in self._held:
+                rest.callback(_leave, live, memory, size if self._keeps else None)
+            for stream in (self._up, self._down, self._passes, *self._lanes):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
 
 
@@ -262,13 +322,16 @@ def _let_reach(live: Any, other: Any) -> None:
 
 @lru_cache(maxsize=16)
 def _streams(live: Any) -> tuple[int, ...]:
-    """Return a device's streams for copies there, copies back, and two lanes of products.
+    """Return a device's streams for copies there, copies back, passes, and two lanes of products.
 
     They stay, and so do workspaces that products have on them.
     """
-    make = live.api.cuStreamCreate
+    make = live.api.cuStreamCreateWithPriority
     with live.current():
-        made = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(4)]
+        made = [
+            live.check(make(NON_BLOCKING, urgency), "making a stream")
+            for urgency in (0, 0, _URGENT, 0, 0)
+        ]
     return tuple(map(int, made))
 
 
@@ -286,8 +349,8 @@ class _Lines(ctypes.Structure):
 
 # The driver's functions that staging.c calls, in the order of tilewright_staging.
 _CALLED = (
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-    "cuEventRecord", "cuEventSynchronize",
+    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemcpy2DAsync_v2", "cuEventRecord",
+    "cuEventSynchronize",
 )  # fmt: skip
 
 
@@ -364,8 +427,59 @@ def _keep(ring: _Ring) -> None:
 
 
 def release_buffers() -> None:
-    """Give pinned buffers back that no call uses."""
+    """Give pinned buffers and device memory back that no call uses."""
     with _lock:
         kept, _kept[:] = _kept[:], []
+        left, _left[:] = _left[:], []
     for one in kept:
         one.free()
+    for live, memory, _ in left:
+        live.free(memory)
+
+
+# -- device memory -------------------------------------------------------------------------
+
+# Of a device's memory, the part that is kept for the next call.  What was given back is cleared by
+# the driver, with the engines that copy: for some milliseconds they reach half of the link's rate.
+_PART_KEPT = 1 / 8
+
+_left: list[tuple[Any, int, int]] = []  # by age: device, address and bytes
+
+
+def kept_bytes(live: Any) -> list[int]:
+    """Return the bytes of each piece of a device's memory that is kept for the next call."""
+    with _lock:
+        return [size for other, _, size in _left if other is live]
+
+
+def _take(live: Any, size: int) -> tuple[int, int]:
+    """Return memory of so many bytes, or not many more, and how many."""
+    with _lock:
+        fit = [one for one in _left if one[0] is live and size <= one[2] <= 2 * size]
+        if fit:
+            found = min(fit, key=lambda one: one[2])
+            _left.remove(found)
+            return found[1:]
+    try:
+        return live.allocate(size), size
+    except OutOfMemoryError:
+        release_buffers()
+        return live.allocate(size), size
+
+
+def _leave(live: Any, memory: int, size: int | None) -> None:
+    """Keep memory of so many bytes for the next call; what was kept longest makes room."""
+    if size is None or live.spec.memory_bytes is None:
+        live.free(memory)
+        return
+    gone = []
+    with _lock:
+        _left.append((live, memory, size))
+        here = [one for one in _left if one[0] is live]
+        total = sum(one[2] for one in here)
+        while total > _PART_KEPT * live.spec.memory_bytes:
+            gone.append(here.pop(0))
+            _left.remove(gone[-1])
+            total -= gone[-1][2]
+    for _, address, _ in gone:
+        live.free(address)

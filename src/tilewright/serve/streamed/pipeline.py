@@ -64,7 +64,7 @@ def multiply(
     schedule = Schedule(shares_of(tiling, len(transports)))
     a, b, c = matrices
     job = Job(request, tiling, schedule, a, b, c, _AHEAD if len(transports) > 1 else 0)
-    every = len(tiling.m) * len(tiling.n)
+    every = len(tiling.places())
 
     def told() -> None:
         tell(len(schedule.done), every)
@@ -123,7 +123,7 @@ def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], N
 
 def _told(done: Sequence[Place], tiling: Tiling) -> str:
     """Say which tiles of C are whole."""
-    count, every = len(done), len(tiling.m) * len(tiling.n)
+    count, every = len(done), len(tiling.places())
     places = ", ".join(
         f"[{a}:{b}, {c}:{d}]"
         for (a, b), (c, d) in ((tiling.m[i], tiling.n[j]) for i, j in done[:64])

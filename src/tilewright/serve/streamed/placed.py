@@ -53,11 +53,11 @@ class PlacedMatrix:
 
     def __init__(self, live: Any, operand: Operand, row_major: bool, itemsize: int) -> None:
         self.live, self.row_major = live, row_major
-        self._operand, self._itemsize = operand, itemsize
+        self._operand, self.itemsize = operand, itemsize
 
     def is_on(self, live: Any) -> bool:
         """Whether it is on this device, as aligned as copies are: bits may depend on it."""
-        step = self._operand.ld * self._itemsize
+        step = self._operand.ld * self.itemsize
         aligned = self._operand.memory % _ALIGNMENT == step % _ALIGNMENT == 0
         return bool(aligned and live.backend == "cuda" and live.ordinal == self.live.ordinal)
 
@@ -73,10 +73,10 @@ class PlacedMatrix:
         """Return a part as lines."""
         (top, bottom), (left, right) = (rows, columns) if self.row_major else (columns, rows)
         shape = bottom - top, right - left
-        step, size = self._operand.ld * self._itemsize, self._itemsize
+        step, size = self._operand.ld * self.itemsize, self.itemsize
         return DeviceLines(self.live, self._address(rows, columns), step, shape, size)
 
     def _address(self, rows: Piece, columns: Piece) -> int:
         line, within = (rows, columns) if self.row_major else (columns, rows)
         elements = line[0] * self._operand.ld + within[0]
-        return int(self._operand.memory) + elements * self._itemsize
+        return int(self._operand.memory) + elements * self.itemsize

@@ -2,9 +2,9 @@
 
 ::
 
-    columns of C    | cuda:0         | cuda:1         |
-    its tiles       0 1 2 3 4 5 ->      0 1 2 3 4 5 ->       each device takes its own in order,
-                          <- a device without any more takes the last ones of another
+    strips of C     | cuda:0 | cuda:1 | cuda:0 | cuda:1 ...      of matrices on the host
+    columns of C    | cuda:0          | cuda:1          |        of matrices on devices
+                                      <- a device without any more takes the last ones of another
 
 A device copies one operand whole and its own part of the other.  A tile is the same product
 whoever computes it, so that bits depend on no device's speed, nor on how many there are.
@@ -22,9 +22,11 @@ __all__ = ["Schedule", "shares_of"]
 
 
 def shares_of(tiling: Tiling, devices: int) -> list[list[Place]]:
-    """Return each device's own tiles: of columns, or of rows where there are more of them."""
+    """Return each device's own tiles: of columns, of rows where there are more, or in turn."""
+    if tiling.early or devices == 1:  # those that come early are every device's
+        return [tiling.places()[number::devices] for number in range(devices)]
     rows, columns = range(len(tiling.m)), range(len(tiling.n))
-    if tiling.m[-1][1] > tiling.n[-1][1]:
+    if (len(rows), tiling.m[-1][1]) > (len(columns), tiling.n[-1][1]):
         return [tiling.grown(own, columns) for own in _groups(tiling.m, devices)]
     return [tiling.grown(rows, own) for own in _groups(tiling.n, devices)]
 
@@ -57,10 +59,10 @@ class Schedule:
         self.lost: list[tuple[int, BaseException]] = []
         self.error: BaseException | None = None
 
-    def take(self, device: int) -> Place | None:
+    def take(self, device: int, *, own: bool = False) -> Place | None:
         """Return a tile to compute; None if there is none, nor will be.
 
-        Waits for tiles of others, who may have to give them back.
+        Waits for tiles of others, who may have to give them back, unless it is to be `own`.
         """
         with self._changed:
             while self.error is None and device in self._working:
@@ -68,7 +70,7 @@ class Schedule:
                 if place is not None:
                     self._held[device].append(place)
                     return place
-                if not any(self._held):
+                if own or not any(self._held):
                     break
                 self._changed.wait()
         return None

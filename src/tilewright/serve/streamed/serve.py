@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import LiveDevice
@@ -12,7 +14,7 @@ from tilewright.serve.request import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
-from tilewright.serve.streamed.tiling import HOST, PLACED, Cuts, Tiling
+from tilewright.serve.streamed.tiling import Early, HostCuts, Tiling
 from tilewright.serve.streamed.transport import InOrder, Transport
 
 if TYPE_CHECKING:
@@ -22,6 +24,14 @@ __all__ = ["devices_of", "is_wanted", "serve", "serve_placed"]
 
 # Smaller products are copied whole: pinned buffers, threads and streams are worth a millisecond.
 _LEAST_BYTES = 32 << 20
+
+# Multiply-adds a byte for which products take as long as copies: of an H100, 55 to 65 TFLOP/s in
+# single and double precision, four times as many with "fp32", and a link of 50 GB/s.
+_BALANCE, _FASTER = 600, 4
+
+# Of "fp32": strips of which 512 x 8192 are 128 blocks of 128 x 256, and few slabs, as each is
+# multiplied by itself.
+_STRIPS_OF_PARTS, _OF_PARTS = 16, Early(3, False, 0.9, 0.3)
 
 # Of what is free: the rest is for what products need besides.
 _PART_OF_FREE = 0.9
@@ -65,7 +75,15 @@ def serve(devices: Sequence[LiveDevice], request: Request) -> None:
     BackendError
         If all devices fail; it says which tiles of C are whole.
     """
-    _multiply(devices, request, [HostMatrix(x) for x in (request.a, request.b, request.c)], HOST)
+    matrices = [HostMatrix(x) for x in (request.a, request.b, request.c)]
+    cuts = HostCuts(matrices[2].row_major, _BALANCE)
+    if request.arithmetic == "fp32":
+        cuts = cuts._replace(
+            balance=_FASTER * _BALANCE, strips=_STRIPS_OF_PARTS, longer=_OF_PARTS, shorter=_OF_PARTS
+        )
+    elif request.precision.is_complex:
+        cuts = cuts._replace(balance=_BALANCE / 4)  # of four real ones
+    _multiply(devices, request, matrices, cuts)
 
 
 def serve_placed(
@@ -99,14 +117,14 @@ def serve_placed(
     matrices = [
         PlacedMatrix(live, operand, row_major, size) for live, (operand, row_major) in operands
     ]
-    _multiply(devices, request, matrices, PLACED, events)
+    _multiply(devices, request, matrices, None, events)
 
 
 def _multiply(
     devices: Sequence[LiveDevice],
     request: Request,
     matrices: Sequence[HostMatrix | PlacedMatrix],
-    cuts: Cuts,
+    cuts: HostCuts | None,
     after: Sequence[CUDAEvent] = (),
 ) -> None:
     """Cut a product and let devices compute it behind events."""
@@ -117,26 +135,41 @@ def _multiply(
     if request.triangle is not None or request.precision.parts > 1:
         raise ValueError("device is a list, for products of float32 and wider; name one")
     device_limit, host_limit = request.limits or (None, None)
+    transports = [_transport(one, host_limit, device_limit is None, after) for one in devices]
+    size = request.precision.element_bytes
+    split = cuts is not None and all(one.splits(request) for one in transports)
+    cut = partial(Tiling.of, request.m, request.n, request.k, size, cuts=cuts, split=split)
     if device_limit is None:
-        device_limit = min(int(_PART_OF_FREE * _free(one)) for one in devices)
+        whole = cut(sys.maxsize).device_bytes(size)
+        device_limit = min(_room(one, whole) for one in devices)
     for one in devices:
         device_limit = min(device_limit, one.max_allocation or device_limit)
-    size = request.precision.element_bytes
-    transports = [_transport(one, host_limit, after) for one in devices]
-    tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, cuts)
+    tiling = cut(device_limit)
     multiply(request, tiling, transports, matrices)
 
 
-def _transport(live: LiveDevice, host_limit: int | None, after: Sequence[CUDAEvent]) -> Transport:
+def _transport(
+    live: LiveDevice, host_limit: int | None, keeps: bool, after: Sequence[CUDAEvent]
+) -> Transport:
     if live.backend != "cuda":
         return InOrder(live)
     from tilewright.serve.streamed.overlapped import Overlapped
 
-    made = Overlapped(live, host_limit)
+    made = Overlapped(live, host_limit, keeps=keeps)
     made.follow(after)
     return made
 
 
-def _free(live: Any) -> int:
-    """Return the free bytes of a device, or all of them where it does not tell."""
-    return int(getattr(live, "free_memory", None) or live.spec.memory_bytes or _LEAST_BYTES)
+def _room(live: Any, wanted: int) -> int:
+    """Return how many bytes of a device a call may take that wants so many.
+
+    A device is not asked where so many are kept.
+    """
+    if live.backend == "cuda":
+        from tilewright.serve.streamed.overlapped import kept_bytes
+
+        kept = kept_bytes(live)
+        return wanted if max(kept, default=0) >= wanted else int(
+            _PART_OF_FREE * (live.free_memory + sum(kept))
+        )  # fmt: skip
+    return int(_PART_OF_FREE * (live.spec.memory_bytes or _LEAST_BYTES))

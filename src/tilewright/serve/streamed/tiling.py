@@ -1,24 +1,21 @@
 """How a product is cut into tiles that pass through a device's memory, and in which order.
 
-::
+Where A, B and C fit, each is copied once and stays.  One operand is cut into slabs along k, the
+other one into strips across C, the first of which are cut along k once more::
 
-              n[0]        n[1] n[2]     where the sides are cut
-            +----------+-----+---+
-       m[0] |          |     |   |      tiles of C in the order in which their panels of A and B
-            |    0     |  2  | 6 |      can be there: a square that grows, while the next row and
-            |          |     |   |      column of panels are on their way
-            +----------+-----+---+
-       m[1] |    1     |  3  | 7 |
-            +----------+-----+---+
-       m[2] |    4     |  5  | 8 |
-            +----------+-----+---+
+    A 0 0 0 | 9 9    B 1 1 1 1     when parts of A and of B come, where C is cut into rows:
+      2 2 2 | 10     3 3 3 3       0 to 7 bring work to begin with, for the link takes as long as
+      5 5 5 | 11     4 4 4 4       the device, 8 the rest of B, and 9 on finish strips of C, which
+      12 12 12 12    6 7 8 8       are copied back each beside the next
 
-Where A, B and C fit, all that is copied stays, and a product begins with the first piece of k of
-its two panels: a tile of s x s takes 2 s k elements and s s k multiply-adds, so the first tile is
-half as wide as C, for the device to keep up with the link.  Later ones become smaller: after the
-last copy to the device there is the last one to multiply, and to copy back (Nakasato 2010,
-equations 3 to 5, has the sum of all).  Where they do not fit, tiles of C are as large as the memory
-allows, and panels along k stream past each.
+A part is multiplied with all that is there of the other operand, in one product where nothing
+came between.  Strips are rows of a row-major C, else columns, or across a side that is far longer:
+lines of most copies are whole ones, as the link is half as fast with lines of some KiB.  The last
+strips are short: after the last copy to the device there is the last product, and the last copy
+back (Nakasato 2010, equations 3 to 5, has the sum of all).
+
+Where they do not fit, tiles of C are as large as the memory allows, and panels along k stream past
+each.
 
 Tiles and pieces of k follow from sizes and the limit alone: bits depend on no device's speed.
 """
@@ -27,63 +24,98 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import NamedTuple
 
 __all__ = [
-    "HOST",
-    "PLACED",
-    "Cuts",
+    "Early",
+    "HostCuts",
     "Piece",
     "Place",
     "Task",
     "Tiling",
     "aligned",
     "longest",
+    "span",
     "tile_line",
 ]
 
 
-class Cuts(NamedTuple):
-    """Lengths of pieces where all of it fits.
+class Early(NamedTuple):
+    """How much comes early.
 
     Parameters
     ----------
-    share : int
-        A piece is a multiple of a unit: a side divided by this,
-    least, most : int
-        but at least and at most so long.
-    parts, steps : int
-        A piece of k is so many a part of it, and at most so long.
+    slabs : int
+        Pieces of k at most.
+    equal : bool
+        Whether they are alike; else the second is twice as long as the first, and so on.
+    strips, steps : float
+        Parts of strips that come early, and of k that comes early of these, at most.
     """
 
-    share: int
-    least: int
-    most: int
-    parts: int
-    steps: int
+    slabs: int
+    equal: bool
+    strips: float
+    steps: float
 
 
-# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Lines of
-# fewer than 4096 elements are copied below the link's rate while products run: 16384 x 16384 in
-# lines of 2048 at 32 GB/s, in whole ones at 54 (H100).  From device to device a copy takes a tenth,
-# and C is read and written again for each piece of k.
-HOST, PLACED = Cuts(4, 1024, 4096, 4, 4096), Cuts(4, 2048, 4096, 2, 8192)
+class HostCuts(NamedTuple):
+    """What decides how matrices on the host are cut that fit a device.
+
+    By simulation of 8192 to 32768 in three precisions, at the rates of an H100.
+
+    Parameters
+    ----------
+    by_rows : bool
+        Whether C's lines are rows.
+    balance : float
+        Multiply-adds a byte that is copied for which products take as long as copies.
+    strips : int
+        Pieces of the side that strips are of, at most.
+    longer, shorter : Early
+        Where products take longer than copies, and where they do not.
+    """
+
+    by_rows: bool = True
+    balance: float = 600
+    strips: int = 12
+    longer: Early = Early(8, False, 2 / 3, 0.3)
+    shorter: Early = Early(6, True, 1 / 2, 0.7)
+
+
+_CUTS = HostCuts()
+
+# A product that takes less than this part of the time of copies keeps up with what comes: two slabs
+# are enough.
+_MOSTLY_COPIES = 0.6
+
+# Strips are at least so long, and slabs, for products that keep a GPU busy.
+_LEAST_STRIP, _LEAST_SLAB = 512, 256
+
+# Slabs are multiples of this, strips of twice as much: whole tiles of kernels.
+_UNIT = 128
+
+# Of matrices on devices: 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132
+# multiprocessors idle.  From device to device a copy takes a tenth of the host's time, and C is
+# read and written again for each piece of k, of which there are two or more.
+_LEAST_PLACED, _MOST_PLACED, _LONGEST_STEPS = 2048, 4096, 8192
 
 # A piece is at most so long, that several devices have something to share.
 _LONGEST = 8192
-
-# Panels' pieces of k are at least so many bytes, as each costs the host 0.1 ms.
-_LEAST_COPY = 16 << 20
 
 # Of a side that is far longer than the others, pieces at most: 2442 of 4096 rows by 8 columns take
 # the host longer than the link takes for all of it.
 _MOST_PIECES = 56
 
 # What is in flight where matrices do not fit: panels of each operand, and tiles of C, one of which
-# is computed while another is copied.  Panels of so many steps along k.
-_PANELS, _TILES, _STEPS = 4, 3, 1024
+# is computed while another is copied.  Panels of so many steps along k, or more where sides leave
+# room for them.
+_PANELS, _TILES, _STEPS, _MOST_STEPS = 4, 3, 1024, 4096
+
+# Of a side, and of a piece of sides, at most: numbers of each piece of k (SplitOperand).
+_SIDE_BYTES, _PIECE_BYTES = 32, 1024
 
 # Lines begin at multiples of so many bytes on the device: what its copy engine takes, and a sector.
 _LINE_BYTES = 128
@@ -98,19 +130,20 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Task:
-    """One product of panels: what a piece of k adds to a tile of C.
+    """One product of panels: what pieces of k add to a tile of C.
 
     Parameters
     ----------
-    i, j, p : int
-        Numbers of the pieces of m, n and k.
+    place : Place
+        The tile.
+    steps : (int, int)
+        The first of the pieces of k, and the one behind the last.
     is_first, is_last : bool
         Whether nothing was added to the tile before, and whether nothing is afterwards.
     """
 
-    i: int
-    j: int
-    p: int
+    place: Place
+    steps: Piece
     is_first: bool
     is_last: bool
 
@@ -124,9 +157,15 @@ class Tiling:
     m, n, k : tuple of (int, int)
         Pieces of the sides.
     panels : int
-        How many panels of each operand a device holds at a time; 0 if it holds all.
+        How many panels of each operand a device holds at a time; 0 if it holds all of A and B.
     tiles : int
         The same of C.
+    early : int
+        Tiles that are begun together, before one of them is finished.
+    together : int
+        Pieces of k that come at once of the strips of these.
+    split : bool
+        Whether A and B are held once more, in parts (`tilewright.serve.streamed.parts`).
     """
 
     m: tuple[Piece, ...]
@@ -134,11 +173,14 @@ class Tiling:
     k: tuple[Piece, ...]
     panels: int = 0
     tiles: int = 0
+    early: int = 0
+    together: int = 0
+    split: bool = False
 
     @classmethod
     def of(
-        cls, m: int, n: int, k: int, itemsize: int, limit: int, cuts: Cuts = HOST,
-        name: str = "max_device_memory",
+        cls, m: int, n: int, k: int, itemsize: int, limit: int,
+        cuts: HostCuts | None = _CUTS, name: str = "max_device_memory", *, split: bool = False,
     ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
 
@@ -150,23 +192,57 @@ class Tiling:
             Bytes of an element.
         limit : int
             Bytes of device memory.
-        cuts : Cuts
-            Of sides, where all fits.
+        cuts : HostCuts, optional
+            Of matrices on the host; None of those on devices.
         name : str
             What the caller knows the limit by.
+        split : bool
+            Whether A and B are held in parts, where these fit, too.
 
         Raises
         ------
         ValueError
             If not even the smallest tiles fit.
         """
-        rows, columns = _halves(m, cuts), _halves(n, cuts)
-        steps = _steps(k, cuts, (longest(rows) + longest(columns)) * itemsize)
-        for tiles in (0, min(_TILES, len(rows) * len(columns))):
-            found = cls(rows, columns, steps, 0, tiles)
+        whole = cls._placed(m, n, k) if cuts is None else cls._streamed(m, n, k, itemsize, cuts)
+        few = replace(whole, tiles=min(_TILES, len(whole.m) * len(whole.n)), early=0)
+        for found in (replace(whole, split=split), whole, few):
             if found.device_bytes(itemsize) <= limit:
                 return found
         return cls._out_of_core(m, n, k, itemsize, limit, name)
+
+    @classmethod
+    def _streamed(cls, m: int, n: int, k: int, itemsize: int, cuts: HostCuts) -> Tiling:
+        """Return how matrices are cut that come from the host and fit."""
+        across = cuts.by_rows if max(m, n) < 2 * min(m, n) else m > n  # whether strips are rows
+        # How much longer than copies products take; the part of the operand that slabs are of.
+        ratio = m * n * k / (max((m + n) * k, m * n) * itemsize * cuts.balance)
+        whole = (n if across else m) / (m + n)
+        strips = _strips(m if across else n, cuts.strips)
+        rows, columns = (strips, ((0, n),)) if across else (((0, m),), strips)
+        if ratio < _MOSTLY_COPIES:
+            slabs = _slabs(k, 2)
+            return cls(rows, columns, slabs, early=1, together=len(slabs))
+        found = cuts.longer if ratio > 1 else cuts.shorter
+        slabs = _equal(k, max(_LEAST_SLAB, k // found.slabs)) if found.equal else _slabs(
+            k, found.slabs
+        )  # fmt: skip
+        # What comes early keeps the device busy until the rest of the operand of slabs is there.
+        needed = whole / (ratio - 1 + whole) if ratio > 1 else 1.0
+        until = min(found.steps, needed) * k
+        together = next(at for at, (_, stop) in enumerate(slabs, 1) if stop >= until)
+        early = max(1, round(found.strips * len(strips)))
+        return cls(rows, columns, slabs, early=early, together=together)
+
+    @classmethod
+    def _placed(cls, m: int, n: int, k: int) -> Tiling:
+        """Return how matrices on devices are cut: pieces are half of what remains."""
+        rows, columns = _halves(m), _halves(n)
+        length = max(512, min(_LONGEST_STEPS, k // 2) // 512 * 512)
+        starts = [0, *range(length // 2, k, length)]
+        if len(starts) > 1 and k - starts[-1] < length // 4:
+            starts.pop()
+        return cls(rows, columns, tuple(pairwise([*starts, k])))
 
     @classmethod
     def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int, name: str) -> Tiling:
@@ -184,6 +260,11 @@ class Tiling:
         if not side:
             least = cls._cut(unit, unit, unit, unit, unit)._most_bytes(itemsize)
             raise ValueError(f"{name}={limit} holds no tiles; give at least {least} bytes")
+        while steps < min(k, _MOST_STEPS):  # a tile is read and written again for each panel
+            longer = cls._cut(m, n, k, side, 2 * steps)
+            if longer.device_bytes(itemsize) > limit:
+                break
+            steps *= 2
         return cls._cut(m, n, k, side, steps)
 
     @classmethod
@@ -193,28 +274,31 @@ class Tiling:
     # -- memory ----------------------------------------------------------------------------
 
     def panel_bytes(self, sides: Sequence[Piece], itemsize: int) -> list[int]:
-        """Return what a device takes for panels of A (of `m`) or B (of `n`), one by one.
-
-        Where it holds all, they are in the order of the sides' pieces, those of k within.
-        """
+        """Return what a device takes for A (of `m`) or B (of `n`): the whole, or panel by panel."""
         if not self.panels:
-            every = product(sides, self.k)
-            return [matrix_bytes(_length(x), _length(y), itemsize) for x, y in every]
+            return [matrix_bytes(sides[-1][1], self.k[-1][1], itemsize)]
         largest = matrix_bytes(longest(sides), longest(self.k), itemsize)
         return [largest] * min(self.panels, len(sides) * len(self.k))
 
+    def parts_bytes(self, sides: Sequence[Piece], itemsize: int) -> int:
+        """Return what a device takes for A or B in parts, and for numbers of their sides."""
+        if not self.split:
+            return 0
+        numbers = _SIDE_BYTES * sides[-1][1] + _PIECE_BYTES * len(sides)
+        return matrix_bytes(sides[-1][1], self.k[-1][1], itemsize) + len(self.k) * numbers
+
     def tile_bytes(self, itemsize: int) -> list[int]:
-        """Return the same of tiles of C, which are in the order of rows."""
+        """Return the same of C: the whole, or tile by tile."""
         if not self.tiles:
-            every = product(self.m, self.n)
-            return [tile_bytes(_length(x), _length(y), itemsize) for x, y in every]
+            return [tile_bytes(self.m[-1][1], self.n[-1][1], itemsize)]
         largest = tile_bytes(longest(self.m), longest(self.n), itemsize)
         return [largest] * min(self.tiles, len(self.m) * len(self.n))
 
     def device_bytes(self, itemsize: int) -> int:
         """Return all of that."""
         of_panels = [sum(self.panel_bytes(sides, itemsize)) for sides in (self.m, self.n)]
-        return sum(of_panels) + sum(self.tile_bytes(itemsize))
+        parts = sum(self.parts_bytes(sides, itemsize) for sides in (self.m, self.n))
+        return sum(of_panels) + parts + sum(self.tile_bytes(itemsize))
 
     def _most_bytes(self, itemsize: int) -> int:
         """Return the same where there are as many panels and tiles as a device holds."""
@@ -224,7 +308,7 @@ class Tiling:
     # -- order -----------------------------------------------------------------------------
 
     def places(self) -> list[Place]:
-        """Return all tiles in the order in which they are computed."""
+        """Return all tiles in the order in which they are finished."""
         return self.grown(range(len(self.m)), range(len(self.n)))
 
     def grown(self, rows: Sequence[int], columns: Sequence[int]) -> list[Place]:
@@ -241,11 +325,50 @@ class Tiling:
 
         return sorted(places, key=when)
 
-    def tasks(self, place: Place) -> Iterator[Task]:
-        """Yield the products of a tile in the order in which they are added."""
-        last = len(self.k) - 1
-        for p in range(last + 1):
-            yield Task(*place, p, p == 0, p == last)
+    def tasks(self, places: Sequence[Place]) -> Iterator[Task]:
+        """Yield the products of tiles that are begun together, in their order."""
+        last = len(self.k)
+        if not self.early:
+            for place, p in product(places, range(last)):
+                yield Task(place, (p, p + 1), p == 0, p == last - 1)
+            return
+        wanted = set(places)
+        for place, (begin, end) in self._arrivals():
+            for first in range(begin, end, 1 if self.split else end - begin):  # by their numbers
+                until = first + 1 if self.split else end
+                if place in wanted:
+                    yield Task(place, (first, until), first == 0, until == last)
+
+    def unit(self, number: int, p: int) -> Piece:
+        """Return the pieces of k that come together with one, of a strip."""
+        if not self.early:
+            return p, p + 1
+        if number >= self.early:
+            return 0, len(self.k)
+        return (0, self.together) if p < self.together else (self.together, len(self.k))
+
+    def _arrivals(self) -> Iterator[tuple[Place, Piece]]:
+        """Yield tiles, and pieces of k that they can be multiplied by, as strips and slabs come."""
+        every, last = self.places(), len(self.k)
+        there, done = [0] * len(every), [0] * len(every)  # of k, by strips
+        strips, slabs = 0, 0
+
+        def ready() -> Iterator[tuple[Place, Piece]]:
+            for at, place in enumerate(every):
+                end = min(there[at], slabs)
+                if end > done[at]:
+                    yield place, (done[at], end)
+                    done[at] = end
+
+        for slabs in range(1, last + 1):
+            yield from ready()
+            while strips < max(1, round(self.early * slabs / last)):
+                there[strips] = self.together
+                strips += 1
+                yield from ready()
+        for at in range(len(every)):
+            there[at] = last
+            yield from ready()
 
 
 def aligned(length: int, itemsize: int) -> int:
@@ -274,6 +397,11 @@ def tile_bytes(rows: int, columns: int, itemsize: int) -> int:
     return max(lines) * itemsize
 
 
+def span(pieces: Sequence[Piece], numbers: Piece) -> Piece:
+    """Return where neighbouring pieces begin and end: from one number, and before another."""
+    return pieces[numbers[0]][0], pieces[numbers[1] - 1][1]
+
+
 def longest(pieces: Sequence[Piece]) -> int:
     """Return the length of the longest piece."""
     return max(map(_length, pieces))
@@ -283,23 +411,35 @@ def _length(piece: Piece) -> int:
     return piece[1] - piece[0]
 
 
-def _halves(side: int, cuts: Cuts) -> tuple[Piece, ...]:
+def _strips(side: int, most: int) -> tuple[Piece, ...]:
+    """Return strips of a side of nearly equal lengths, of which the last is halved, and again."""
+    length = max(_LEAST_STRIP, -(-side // (most * 2 * _UNIT)) * 2 * _UNIT)
+    starts = list(range(0, side, length))
+    if side - starts[-1] < length // 2 and len(starts) > 1:
+        starts.pop()
+    for _ in range(2):
+        if (left := side - starts[-1]) >= _LEAST_STRIP:
+            starts.append(starts[-1] + left // 2 // _UNIT * _UNIT)
+    return tuple(pairwise([*starts, side]))
+
+
+def _slabs(k: int, most: int) -> tuple[Piece, ...]:
+    """Return pieces of k, the second twice as long as the first, the third three times ..."""
+    length = max(_LEAST_SLAB, k * 2 // (most * (most + 1)) // _UNIT * _UNIT)
+    starts = [0]
+    while k - starts[-1] > len(starts) * length * 3 // 2 and len(starts) < most:
+        starts.append(starts[-1] + len(starts) * length)
+    return tuple(pairwise([*starts, k]))
+
+
+def _halves(side: int) -> tuple[Piece, ...]:
     """Return pieces of a side, each half of what remains, in whole units."""
-    unit = max(cuts.least, min(cuts.most, side // cuts.share // 256 * 256))
+    unit = max(_LEAST_PLACED, min(_MOST_PLACED, side // 4 // 256 * 256))
     most = max(_LONGEST, -(-side // _MOST_PIECES // unit) * unit)
     starts = [0]
     while (left := side - starts[-1]) > unit * 3 // 2:
         starts.append(starts[-1] + min(most, max(unit, left // 2 // unit * unit)))
     return tuple(pairwise([*starts, side]))
-
-
-def _steps(k: int, cuts: Cuts, step_bytes: int) -> tuple[Piece, ...]:
-    """Return pieces of k, a step of which is so many bytes of two panels; the first is half."""
-    length = max(512, min(cuts.steps, k // cuts.parts), _LEAST_COPY // step_bytes) // 512 * 512
-    starts = [0, *range(length // 2, k, length)]
-    if len(starts) > 1 and k - starts[-1] < length // 4:
-        starts.pop()
-    return tuple(pairwise([*starts, k]))
 
 
 def _equal(side: int, most: int) -> tuple[Piece, ...]:

@@ -7,12 +7,17 @@ Devices that copy and compute at the same time have one of their own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tilewright.backend import Event, LiveDevice
+from tilewright.backend import Event, LiveDevice, Operand
+
+if TYPE_CHECKING:
+    from tilewright.serve.streamed.parts import Part, SplitOperand
+    from tilewright.serve.streamed.tiling import Piece
 
 __all__ = ["InOrder", "Transport"]
 
@@ -37,16 +42,32 @@ class Transport(Protocol):
     def allocate(self, sizes: Sequence[int]) -> list[Any]:
         """Return pieces of device memory of so many bytes, until `close`."""
 
+    def part(self, memory: Any, offset: int) -> Any:
+        """Return what is so many bytes behind, of what `allocate` returned."""
+
+    def splits(self, request: Any) -> bool:
+        """Whether it splits operands into parts, once for all products that they are in."""
+
+    def split(
+        self, to: SplitOperand, sides: Piece, number: int, steps: Piece, operand: Operand,
+        after: Sequence[Event],
+    ) -> Event:  # fmt: skip
+        """Enqueue the passes over a part of an operand; see `SplitOperand.split`."""
+
     def upload(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> Event | None:
         """Enqueue a copy to the device, and return the event of its end, if it takes one."""
 
     def multiply(
-        self, request: Any, operands: Any, after: Sequence[Event], lane: int
-    ) -> Event | None:
-        """Enqueue a product of what is on the device; those of a lane follow one another."""
+        self, request: Any, operands: Any, after: Sequence[Event], lane: int,
+        parts: Sequence[Part] = (),
+    ) -> Event | None:  # fmt: skip
+        """Enqueue a product of what is on the device; those of a lane follow one another.
 
-    def download(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> None:
-        """Copy to where lines are, and wait for it."""
+        Where `parts` of A and B are given, and no other arithmetic is faster, these are multiplied.
+        """
+
+    def fetch(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> Event | None:
+        """Begin a copy to where lines are, and return the event of its end, if it takes one."""
 
     def close(self) -> None:
         """Wait for all that was enqueued, and give back what is held."""
@@ -71,25 +92,52 @@ class InOrder:
         """Return pieces of device memory of so many bytes, until `close`."""
         for size in sizes:
             self._held.append(self._live.allocate(size))
-        return self._held[len(self._held) - len(sizes) :]
+        return [(one, 0) for one in self._held[len(self._held) - len(sizes) :]]
+
+    def part(self, memory: Any, offset: int) -> Any:
+        """Return what is so many bytes behind, of what `allocate` returned."""
+        return memory[0], memory[1] + offset
 
     def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the device."""
-        dense = np.zeros((len(lines), ld), lines.dtype)
-        dense[:, : lines.shape[1]] = lines
-        self._live.write(memory, dense)
+        held, begins = memory
+        if lines.shape[1] == ld:
+            self._live.write(held, np.ascontiguousarray(lines), begins)
+            return
+        for at, line in enumerate(lines):
+            offset = begins + at * ld * lines.itemsize
+            self._live.write(held, np.ascontiguousarray(line), offset)
 
-    def multiply(self, request: Any, operands: Any, after: Sequence[Event], lane: int) -> None:
+    def splits(self, request: Any) -> bool:
+        """Whether it splits operands into parts: no."""
+        return False
+
+    def split(self, *about: Any) -> Event:
+        """Split no operand."""
+        raise AssertionError(about)
+
+    def multiply(
+        self, request: Any, operands: Any, after: Sequence[Event], lane: int,
+        parts: Sequence[Part] = (),
+    ) -> None:  # fmt: skip
         """Multiply, and wait for it."""
         from tilewright.serve.request import launch_gemm
 
-        launch_gemm(self._live, request, operands).wait()
+        size = request.precision.element_bytes
+        placed = tuple(
+            (Operand(x.memory[0], x.memory[1] // size, x.ld), row_major)
+            for x, row_major in operands
+        )
+        launch_gemm(self._live, request, placed).wait()  # type: ignore[arg-type]
 
-    def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
+    def fetch(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the host."""
-        dense = np.empty((len(lines), ld), lines.dtype)
-        self._live.download(memory, dense)
-        lines[...] = dense[:, : lines.shape[1]]
+        held, begins = memory
+        count, width = lines.shape
+        there = np.empty((count - 1) * ld + width, lines.dtype)
+        self._live.download(held, there, begins)
+        step = lines.itemsize
+        lines[...] = as_strided(there, lines.shape, (ld * step, step))
 
     def close(self) -> None:
         """Give the memory back."""

@@ -2,39 +2,57 @@
 
 ::
 
-    upload      | A0 | B0 | B1 |    A1   | ...
-    multiply              | C00 | C01 | C10 | C11 | ...     each as soon as its panels are there
-    download                    | C00 | C01 | C10 | ...
+    upload      | slab 0 | slab 1  | rest of B | rest of A ...
+    multiply             | slab 0   | slab 1   | C0 | C1 | ...     as soon as its panels are there
+    download                                        | C0 | C1 | ...
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import BackendError
+from tilewright.backend import BackendError, Event
 from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.schedule import Schedule
-from tilewright.serve.streamed.tiling import (
-    Piece,
-    Place,
-    Task,
-    Tiling,
-    tile_line,
-)
+from tilewright.serve.streamed.tiling import Piece, Place, Task, Tiling, span, tile_line
 from tilewright.serve.streamed.transport import Transport
 
+if TYPE_CHECKING:
+    from tilewright.serve.streamed.parts import SplitOperand
+
 __all__ = ["Job", "Worker"]
+
+
+class Begun(NamedTuple):
+    """A tile on its way to where it belongs.
+
+    Parameters
+    ----------
+    place : Place
+        Which.
+    tile : Slot
+        Where it comes from.
+    events : sequence of Event
+        Of its end.
+    part : ndarray, optional
+        Where it comes to, for an array that takes parts.
+    """
+
+    place: Place
+    tile: Slot
+    events: Sequence[Event]
+    part: NDArray[Any] | None
 
 
 @dataclass
@@ -97,13 +115,13 @@ class Worker:
         self._in_place = (
             isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
         )
+        self._whole: Any = None  # room for all of C
         self._free: queue.Queue[Slot | None] = queue.Queue()
-        self._slots: dict[Place, Slot] = {}
         self._finished: queue.Queue[tuple[Place, Slot] | None] = queue.Queue()
         self._panels: tuple[Panels, ...] = ()
         self._begun = 0
         self._ahead = threading.Semaphore(job.ahead) if job.ahead else None
-        self._written: Place | None = None  # the tile that is copied back
+        self._written: set[Place] = set()  # tiles that are copied back
         self._failed: BaseException | None = None
 
     def run(self) -> None:
@@ -140,7 +158,7 @@ class Worker:
     def _fail(self, error: BaseException) -> None:
         """Compute no more; nor do others, unless it is the device's fault and C is as it was."""
         self._failed = self._failed or error
-        spoiled = self._job.adds and (self._in_place or self._written is not None)
+        spoiled = self._job.adds and (self._in_place or bool(self._written))
         if isinstance(error, BackendError) and not spoiled:
             self._job.schedule.retire(self._number)
         else:
@@ -165,76 +183,146 @@ class Worker:
         """Take room for panels of A and B, and for tiles of C."""
         job, t = self._job, self._job.tiling
         size = job.request.precision.element_bytes
-        read = ((job.a, t.m), (job.b, t.n)) if job.reads else ()
+        x, y = job.request.trans_a.transposed, job.request.trans_b.transposed
+        read = ((job.a, t.m, x), (job.b, t.n, not y)) if job.reads else ()
         of_panels = [
-            [] if of.is_on(self._transport.live) else t.panel_bytes(side, size) for of, side in read
+            [] if of.is_on(self._transport.live) else t.panel_bytes(side, size)
+            for of, side, _ in read
         ]
         of_tiles = [] if self._in_place else t.tile_bytes(size)
-        memory = self._transport.allocate([*(x for one in of_panels for x in one), *of_tiles])
-        slots = iter([Slot(one) for one in memory])
+        of_parts = [t.parts_bytes(side, size) for _, side, _ in read if t.split]
+        memory = self._transport.allocate(
+            [*of_parts, *(x for one in of_panels for x in one), *of_tiles]
+        )
+        rest = iter(memory)
+        splits = iter([
+            self._split(side, rows_are_k != of.row_major, next(rest))
+            for of, side, rows_are_k in read if t.split
+        ])  # fmt: skip
         self._panels = tuple(
             Panels(
-                matrix, self._transport, [next(slots) for _ in sizes],
-                list(product(range(len(side)), range(len(t.k)))) if sizes and not t.panels else (),
+                of, self._transport, [next(rest) for _ in sizes], t, side, rows_are_k,
+                next(splits, None),
             )
-            for (matrix, side), sizes in zip(read, of_panels, strict=True)
+            for (of, side, rows_are_k), sizes in zip(read, of_panels, strict=True)
         )  # fmt: skip
         if t.tiles:
-            for slot in slots:
-                self._free.put(slot)
+            for one in rest:
+                self._free.put(Slot(one))
         elif of_tiles:
-            self._slots = dict(zip(product(range(len(t.m)), range(len(t.n))), slots, strict=True))
+            self._whole = next(rest)
+
+    def _split(self, side: Sequence[Piece], k_fast: bool, memory: Any) -> SplitOperand:
+        """Return an operand in parts."""
+        from tilewright.serve.streamed.parts import SplitOperand
+
+        return SplitOperand(side[-1][1], self._job.tiling.k, len(side), k_fast, memory)
 
     # -- products --------------------------------------------------------------------------
 
     def _started(self) -> Iterator[tuple[Place, Slot]]:
         """Yield each tile once its last product is enqueued."""
-        schedule = self._job.schedule
-        while (place := self._next()) is not None:
-            tile = self._tile(place)
-            whole = Task(*place, 0, True, True)
-            for task in self._job.tiling.tasks(place) if self._job.reads else (whole,):
-                if tile is None or not schedule.works(self._number):
-                    return
-                self._multiply(task, tile, self._arriving(task))
-            self._begun += 1
-            assert tile is not None
-            yield place, tile
+        while places := self._next():
+            with closing(self._ready(places)) as ready:
+                for task, tile, panels in ready:
+                    if tile is None or not self._job.schedule.works(self._number):
+                        return
+                    self._multiply(task, tile, panels)
+                    if task.is_last:
+                        yield task.place, tile
 
-    def _next(self) -> Place | None:
-        if self._ahead is not None:
-            self._ahead.acquire()
-        return self._job.schedule.take(self._number)
+    def _ready(
+        self, places: Sequence[Place]
+    ) -> Generator[tuple[Task, Slot | None, list[Slot]], None, None]:
+        """Yield products, each with its tile and its panels on their way.
+
+        Where panels stay a thread brings them: it copies pageable memory while this one enqueues.
+        """
+        tiling, brought = self._job.tiling, self._brought(places)
+        if tiling.panels or not self._transport.overlaps:
+            yield from brought
+            return
+        ahead: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        left, ended = threading.Event(), False
+
+        def bring() -> None:
+            try:
+                for one in brought:
+                    ahead.put(one)
+                    if left.is_set() or not self._job.schedule.works(self._number):
+                        break
+                ahead.put(None)
+            except BaseException as error:
+                ahead.put(error)
+
+        thread = threading.Thread(target=bring, name="tilewright-upload", daemon=True)
+        thread.start()
+        try:
+            while (one := ahead.get()) is not None:
+                if isinstance(one, BaseException):
+                    raise one
+                yield one
+            ended = True
+        finally:
+            left.set()
+            if not ended:
+                self._free.put(None)  # it waits for no tile
+            self._wait_for(thread)
+
+    def _brought(self, places: Sequence[Place]) -> Iterator[tuple[Task, Slot | None, list[Slot]]]:
+        """Yield products, and let what they take come to the device."""
+        tiles: dict[Place, Slot | None] = {}
+        whole = (Task(place, (0, 1), True, True) for place in places)
+        for task in self._job.tiling.tasks(places) if self._job.reads else whole:
+            if task.place not in tiles:
+                tiles[task.place] = self._tile(task.place)
+            tile = tiles[task.place]
+            yield task, tile, [] if tile is None else self._arriving(task)
+
+    def _next(self) -> list[Place]:
+        """Return tiles to begin together: first as many as may be, for slabs of k."""
+        together = self._job.tiling.early and not self._begun
+        every = self._job.ahead or len(self._job.tiling.places())
+        places: list[Place] = []
+        while len(places) < (every if together else 1):
+            if self._ahead is not None:
+                self._ahead.acquire()
+            place = self._job.schedule.take(self._number, own=bool(places))
+            if place is None:
+                if self._ahead is not None:
+                    self._ahead.release()
+                break
+            places.append(place)
+        return places
 
     def _arriving(self, task: Task) -> list[Slot]:
         """Return the panels of a product, on their way."""
-        job, t = self._job, self._job.tiling
-        if not job.reads:
-            return []
-        rows, columns, terms = t.m[task.i], t.n[task.j], t.k[task.p]
-        a, b = (rows, terms), (terms, columns)
-        places = (
-            a[::-1] if job.request.trans_a.transposed else a,
-            b[::-1] if job.request.trans_b.transposed else b,
-        )
-        numbers = (task.i, task.p), (task.j, task.p)
         return [
-            panels.take(number, place)
-            for panels, number, place in zip(self._panels, numbers, places, strict=True)
+            panels.take(number, task.steps)
+            for panels, number in zip(self._panels, task.place, strict=False)
         ]
 
     def _tile(self, place: Place) -> Slot | None:
         """Return room for a tile of C, with what is there on its way where it is read."""
-        c, (rows, columns) = self._job.c, self._pieces(place)
+        t, c, size = self._job.tiling, self._job.c, self._job.request.precision.element_bytes
+        rows, columns = self._pieces(place)
         if self._in_place:
             operand = c.operand(rows, columns)
-            return Slot(operand.memory, ld=operand.ld)
-        tile = self._slots[place] if self._slots else self._free.get()
-        if tile is None or not self._job.schedule.works(self._number):
-            return None
-        start, stop = columns if c.row_major else rows
-        tile.users, tile.arrival = [], []
-        tile.ld = tile_line(stop - start, self._job.request.precision.element_bytes)
+            self._begun += 1
+            return Slot(operand.memory, ld=operand.ld, lane=self._begun)
+        line, within = (rows, columns) if c.row_major else (columns, rows)
+        if t.tiles:
+            tile = self._free.get()
+            if tile is None or not self._job.schedule.works(self._number):
+                return None
+            tile.users, tile.arrival = [], []
+            tile.ld = tile_line(within[1] - within[0], size)
+        else:
+            ld = tile_line(t.n[-1][1] if c.row_major else t.m[-1][1], size)
+            offset = (line[0] * ld + within[0]) * size
+            tile = Slot(self._transport.part(self._whole, offset), ld=ld)
+        tile.lane = self._begun
+        self._begun += 1
         if self._job.adds:
             arrived = self._transport.upload(tile.memory, c.lines(rows, columns), tile.ld, ())
             tile.arrival = [] if arrived is None else [arrived]
@@ -243,11 +331,13 @@ class Worker:
     def _pieces(self, place: Place) -> tuple[Piece, Piece]:
         return self._job.tiling.m[place[0]], self._job.tiling.n[place[1]]
 
-    def _multiply(self, task: Task, tile: Slot, panels: list[Slot]) -> None:
-        """Enqueue one product behind its panels."""
+    def _multiply(
+        self, task: Task, tile: Slot, panels: list[Slot], *, of_parts: bool = True
+    ) -> None:
+        """Enqueue one product behind its panels, of their parts where they have some."""
         job = self._job
-        (top, bottom), (left, right) = self._pieces((task.i, task.j))
-        first, last = job.tiling.k[task.p] if job.reads else (0, 0)
+        (top, bottom), (left, right) = self._pieces(task.place)
+        first, last = span(job.tiling.k, task.steps) if job.reads else (0, 0)
         part = replace(
             job.request, m=bottom - top, n=right - left, k=last - first, report=None,
             beta=job.request.beta if task.is_first else 1,
@@ -259,10 +349,11 @@ class Worker:
             for slot, of in zip(panels, self._panels, strict=True)
         ]  # fmt: skip
         after = [event for slot in (*panels, tile) for event in slot.arrival]
-        ended = self._transport.multiply(part, (*operands, target), after, self._begun)
+        parts = [slot.part for slot in panels if slot.part is not None and of_parts]
+        ended = self._transport.multiply(part, (*operands, target), after, tile.lane, parts)
         if ended is None:
             return
-        tile.users = [ended]  # the tile's products follow one another
+        tile.users = [ended]  # the tile's products follow one another on its lane
         if job.tiling.panels:
             for slot in panels:
                 slot.users.append(ended)
@@ -270,38 +361,84 @@ class Worker:
     # -- finished tiles --------------------------------------------------------------------
 
     def _finish_all(self) -> None:
-        """Copy finished tiles until there are no more."""
-        while (one := self._finished.get()) is not None:
-            try:
-                if self._job.schedule.works(self._number):
-                    self._finish(*one)
-                else:  # nobody wants it; who waits for its place goes on, and ends
-                    self._let_go(one[1])
-            except BaseException as error:
-                self._fail(error)
+        """Copy finished tiles until there are no more; each begins while another is copied."""
+        begun: Begun | None = None
+        while True:
+            if begun is not None and self._finished.empty():
+                self._end(begun)
+                begun = None
+            one = self._finished.get()
+            after = self._begin(*one) if one is not None else None
+            if begun is not None:
+                self._end(begun)
+            if one is None:
+                return
+            begun = after
 
     def _finish(self, place: Place, tile: Slot) -> None:
         """Copy one tile to where it belongs."""
+        begun = self._begin(place, tile)
+        if begun is not None:
+            self._end(begun)
+
+    def _begin(self, place: Place, tile: Slot) -> Begun | None:
+        """Begin to copy a tile; None where nobody wants it, or it cannot be."""
+        if not self._job.schedule.works(self._number):
+            self._let_go(tile)  # who waits for its place goes on, and ends
+            return None
         rows, columns = self._pieces(place)
-        c, self._written = self._job.c, place
-        if self._in_place:
-            for event in tile.users:
+        c, part, events = self._job.c, None, tile.users
+        self._written.add(place)
+        try:
+            if self._job.tiling.split and self._job.reads:
+                self._prove(place, tile)
+                events = tile.users
+            if not self._in_place:
+                if isinstance(c, HostMatrix) and not c.is_here:
+                    shape = rows[1] - rows[0], columns[1] - columns[0]
+                    part = np.empty(shape, c.array.dtype)  # row-major, as others take parts
+                lines = c.lines(rows, columns) if part is None else part
+                copied = self._transport.fetch(tile.memory, lines, tile.ld, tile.users)
+                events = [] if copied is None else [copied]
+        except BaseException as error:
+            self._fail(error)
+            return None
+        return Begun(place, tile, events, part)
+
+    def _end(self, begun: Begun) -> None:
+        """Wait for a tile."""
+        rows, columns = self._pieces(begun.place)
+        try:
+            for event in begun.events:
                 event.wait()
-        elif isinstance(c, HostMatrix) and not c.is_here:
-            shape = rows[1] - rows[0], columns[1] - columns[0]
-            part: NDArray[Any] = np.empty(shape, c.array.dtype)  # row-major, as others take parts
-            self._transport.download(tile.memory, part, tile.ld, tile.users)
-            c.put(rows, columns, part)
-        else:
-            lines = c.lines(rows, columns)
-            self._transport.download(tile.memory, lines, tile.ld, tile.users)
-        self._written = None
-        self._job.schedule.finish(self._number, place)
-        self._let_go(tile)
+            if begun.part is not None and isinstance(self._job.c, HostMatrix):
+                self._job.c.put(rows, columns, begun.part)
+            self._written.discard(begun.place)
+            self._job.schedule.finish(self._number, begun.place)
+            self._let_go(begun.tile)
+        except BaseException as error:
+            self._fail(error)
+
+    def _prove(self, place: Place, tile: Slot) -> None:
+        """Compute a tile anew of whose operands not all parts are right, by whole products."""
+        from tilewright.serve.streamed.parts import are_right
+
+        job = self._job
+        last = Task(place, (0, len(job.tiling.k)), True, True)
+        for event in dict.fromkeys(x for slot in self._arriving(last) for x in slot.arrival):
+            event.wait()
+        if are_right(self._transport.live, self._panels, place, job.tiling.k):
+            return
+        if job.adds:
+            lines = job.c.lines(*self._pieces(place))
+            arrived = self._transport.upload(tile.memory, lines, tile.ld, tile.users)
+            tile.arrival = [] if arrived is None else [arrived]
+        for task in job.tiling.tasks([place]):
+            self._multiply(task, tile, self._arriving(task), of_parts=False)
 
     def _let_go(self, tile: Slot) -> None:
         """Let a tile's place and turn be another one's."""
-        if not self._in_place:
+        if self._job.tiling.tiles:
             self._free.put(tile)
         if self._ahead is not None:
             self._ahead.release()
