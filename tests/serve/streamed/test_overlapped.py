@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+from tilewright.backend import OutOfMemoryError
 from tilewright.serve.streamed import overlapped
 
 
@@ -44,3 +45,31 @@ def test_buffers_of_other_sizes_make_room(monkeypatch):
 def test_too_few_bytes_for_buffers_are_refused(limit):
     with pytest.raises(ValueError, match="give at least 262144"):
         overlapped.Overlapped(None, limit)
+
+
+def test_device_memory_is_kept_for_calls_that_take_as_much(monkeypatch):
+    monkeypatch.setattr(overlapped, "_left", [])
+    taken, freed = [], []
+
+    def allocate(size):
+        taken.append(size)
+        if len(taken) == 4:
+            raise OutOfMemoryError("no room")
+        return len(taken)
+
+    live = SimpleNamespace(
+        allocate=allocate, free=freed.append, spec=SimpleNamespace(memory_bytes=8000)
+    )
+    first = overlapped._take(live, 600)
+    overlapped._leave(live, *first)
+    assert overlapped._take(live, 500) == first
+    assert overlapped._take(live, 500)[0] != first[0]
+    overlapped._leave(live, *first)
+    assert overlapped._take(live, 200)[1] == 200  # 600 are too many
+    overlapped._leave(live, 7, 900)  # more than an eighth of the device, together
+    assert freed == [first[0]]
+    assert overlapped.kept_bytes(live) == [900]
+    assert overlapped._take(live, 3000)[1] == 3000  # once what is kept was given back
+    assert freed == [first[0], 7]
+    overlapped._leave(live, 9, None)
+    assert freed[-1] == 9
