@@ -146,14 +146,16 @@ class Worker:
     def _overlapped(self) -> None:
         """Let a thread copy finished tiles."""
         thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
-        thread.start()
         try:
             for one in self._started():
+                if thread.ident is None:
+                    thread.start()
                 self._finished.put(one)
                 self._tell()
         finally:  # tiles that are computed are copied, whatever went wrong with another
             self._finished.put(None)
-            self._wait_for(thread)
+            if thread.ident is not None:
+                self._wait_for(thread)
 
     def _fail(self, error: BaseException) -> None:
         """Compute no more; nor do others, unless it is the device's fault and C is as it was."""
