@@ -302,7 +302,8 @@ class Overlapped:
                 rest.callback(_keep, ring)
             for memory, size in self._held:
                 rest.callback(_leave, live, memory, size if self._keeps else None)
-            for stream in (self._up, self._down, self._passes, *self._lanes):
+            # What factors matrices is on the device's own, and may have been interrupted.
+            for stream in (self._up, self._down, self._passes, *self._lanes, live.stream):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
 
 
