@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -224,62 +223,18 @@ class Worker:
 
     def _started(self) -> Iterator[tuple[Place, Slot]]:
         """Yield each tile once its last product is enqueued."""
+        schedule, tiling, reads = self._job.schedule, self._job.tiling, self._job.reads
         while places := self._next():
-            with closing(self._ready(places)) as ready:
-                for task, tile, panels in ready:
-                    if tile is None or not self._job.schedule.works(self._number):
-                        return
-                    self._multiply(task, tile, panels)
-                    if task.is_last:
-                        yield task.place, tile
-
-    def _ready(
-        self, places: Sequence[Place]
-    ) -> Generator[tuple[Task, Slot | None, list[Slot]], None, None]:
-        """Yield products, each with its tile and its panels on their way.
-
-        Where panels stay a thread brings them: it copies pageable memory while this one enqueues.
-        """
-        tiling, brought = self._job.tiling, self._brought(places)
-        if tiling.panels or not self._transport.overlaps:
-            yield from brought
-            return
-        ahead: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        left, ended = threading.Event(), False
-
-        def bring() -> None:
-            try:
-                for one in brought:
-                    ahead.put(one)
-                    if left.is_set() or not self._job.schedule.works(self._number):
-                        break
-                ahead.put(None)
-            except BaseException as error:
-                ahead.put(error)
-
-        thread = threading.Thread(target=bring, name="tilewright-upload", daemon=True)
-        thread.start()
-        try:
-            while (one := ahead.get()) is not None:
-                if isinstance(one, BaseException):
-                    raise one
-                yield one
-            ended = True
-        finally:
-            left.set()
-            if not ended:
-                self._free.put(None)  # it waits for no tile
-            self._wait_for(thread)
-
-    def _brought(self, places: Sequence[Place]) -> Iterator[tuple[Task, Slot | None, list[Slot]]]:
-        """Yield products, and let what they take come to the device."""
-        tiles: dict[Place, Slot | None] = {}
-        whole = (Task(place, (0, 1), True, True) for place in places)
-        for task in self._job.tiling.tasks(places) if self._job.reads else whole:
-            if task.place not in tiles:
-                tiles[task.place] = self._tile(task.place)
-            tile = tiles[task.place]
-            yield task, tile, [] if tile is None else self._arriving(task)
+            tiles: dict[Place, Slot] = {}
+            whole = (Task(place, (0, 1), True, True) for place in places)
+            for task in tiling.tasks(places) if reads else whole:
+                tile = tiles.get(task.place) or self._tile(task.place)
+                if tile is None or not schedule.works(self._number):
+                    return
+                tiles[task.place] = tile
+                self._multiply(task, tile, self._arriving(task))
+                if task.is_last:
+                    yield task.place, tile
 
     def _next(self) -> list[Place]:
         """Return tiles to begin together: first as many as may be, for slabs of k."""
