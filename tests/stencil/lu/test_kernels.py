@@ -89,16 +89,19 @@ def says(order, expected, top):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize(
-    ("letter", "rows", "width", "each"),
-    [("d", 300, 128, 1), ("s", 600, 128, 2), ("c", 37, 37, 1), ("z", 150, 64, 1), ("s", 1, 1, 1)],
-)
-def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each):
+    ("letter", "rows", "width", "each", "cluster"),
+    [
+        ("d", 300, 128, 1, 0), ("s", 600, 128, 2, 0), ("c", 37, 37, 1, 0), ("z", 150, 64, 1, 0),
+        ("s", 1, 1, 1, 0), ("d", 600, 128, 2, 2), ("z", 350, 60, 1, 4), ("s", 3, 3, 1, 2),
+    ],
+)  # fmt: skip
+def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, cluster):
     of = LUKernels(precision(letter))
     rng = np.random.default_rng(rows)
     a = drawn(rng, (rows, width + 16), of.precision.dtype)
     a[:, width:] = np.nan
     before = a.copy()
-    blocks = -(-rows // (each * 256))
+    blocks = cluster or -(-rows // (each * 256))
     top, inverse = (aligned(np.zeros((of.width, of.width), a.dtype)) for _ in range(2))
     own, every, pivots = (
         np.full(rows, -1, "i4"),
@@ -110,7 +113,7 @@ def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each):
         aligned(np.zeros(size, "u4")) for size in (of.message_bytes // 4, 1, 1)
     )
     run(
-        of.panel(each), blocks, np.int64(rows), np.int32(width), a, np.int64(width + 16), top,
+        of.panel(each, cluster), blocks, np.int64(rows), np.int32(width), a, np.int64(width + 16), top,
         inverse, own, every, np.int64(rows), np.int32(2), np.int32(2), pivots, np.int32(7),
         messages, counter, np.uint32(1), zero,
     )  # fmt: skip

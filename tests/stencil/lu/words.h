@@ -39,6 +39,57 @@ HELPER void meet_blocks(unsigned int *counter, unsigned int all)
     while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < all) host::leave(host::LOOKING);
 }
 
+#if CLUSTER
+/* An mbarrier: bytes that are expected and not yet there, whether they are all, and its phase. */
+struct bytes_of_phase { int missing; short expected, phase; };
+static char *arrivals_of[CLUSTER];
+static std::mutex arriving;
+
+static void count_bytes(void *at, int bytes, bool expected)
+{
+    std::lock_guard<std::mutex> lock(arriving);
+    bytes_of_phase &its = *(bytes_of_phase *)at;
+    its.missing += bytes;
+    its.expected |= expected;
+    if (its.expected && !its.missing)
+        its = {0, 0, (short)!its.phase};
+}
+
+HELPER void make_arrivals(usize *arrivals)
+{
+    *arrivals = 0;
+    if (!arrivals_of[blockIdx.x])
+        arrivals_of[blockIdx.x] = (char *)arrivals;
+}
+
+HELPER void expect_bytes(usize *arrivals, int bytes) { count_bytes(arrivals, bytes, true); }
+
+HELPER void wait_for_bytes(usize *arrivals, int parity)
+{
+    for (;; host::leave(host::LOOKING)) {
+        std::lock_guard<std::mutex> lock(arriving);
+        if (((bytes_of_phase *)arrivals)->phase != parity)
+            return;
+    }
+}
+
+HELPER void send_to_block(words4 *place, int block, words4 v, usize *arrivals)
+{
+    const auto beyond = arrivals_of[block] - arrivals_of[blockIdx.x];
+    memcpy((char *)place + beyond, &v, sizeof v);
+    count_bytes((char *)arrivals + beyond, -(int)sizeof v, false);
+}
+
+HELPER void meet_cluster(void)
+{
+    static std::atomic<int> met;
+    static thread_local int mine[1024];
+    const int all = gridDim.x * THREADS;
+    ++met;
+    for (const int wanted = all * ++mine[threadIdx.x]; met < wanted;) host::leave(host::LOOKING);
+}
+#endif
+
 HELPER std::vector<double> exchange_doubles(double x)
 {
     usize bits;

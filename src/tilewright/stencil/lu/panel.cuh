@@ -21,25 +21,16 @@
 
 #include "lu/words.cuh"
 #include "lu/inverse.cuh"
-
-#define WARPS (THREADS / WARP)
+#include "lu/messages.cuh"
 
 /* Between rows of a slab's U in shared memory, so that those that a tensor core reads at once lie in
  * other banks. */
 #define UPPER_PITCH (SLAB + 2 * CHUNK)
 #define NOBODY 0xffffffffu
 
-/* A block's message: its row's number, then the row; two words and their tags in 16 bytes. */
-#define MESSAGE (1 + SLAB * ELEM_WORDS / 2)
-
-/* In shared memory: the number, and the row 16 bytes on. */
-#define HEARD (4 + SLAB * ELEM_WORDS)
-
-/* Where a message's 16 bytes lie there. */
-#define PLACE(number) ((number) ? 2 + 2 * (number) : 0)
-
-/* Parts of a message that a warp hears. */
-#define EACH_WARP ((MESSAGE + WARPS - 1) / WARPS)
+/* The first of a warp's rows, which go round among blocks. */
+#define ROWS_OF_WARP(r) \
+    ((((r) * WARPS + THREAD_ID / WARP) * (int)BLOCK_COUNT + (int)BLOCK_ID) * WARP)
 
 /* Of L, elements of a row that are read at a time. */
 #define AHEAD (ROWS > 2 ? CHUNK : 2 * CHUNK)
@@ -80,32 +71,6 @@ HELPER void go_round(elem *x)
     x[SLAB - 1] = first;
 }
 
-/* Wait for `parts` of every block's message: lanes are blocks, and a warp takes every WARPS-th part
- * of their messages. */
-HELPER void hear_rows(const words4 *from, unsigned int *heard, unsigned int tag, int parts)
-{
-    const int warp = THREAD_ID / WARP;
-    ROLLED for (int block = THREAD_ID % WARP; block < (int)BLOCK_COUNT; block += WARP) {
-        words4 v[EACH_WARP];
-        bool waits;
-        do {
-            waits = false;
-            UNROLL for (int u = 0; u < EACH_WARP; ++u)
-                if (warp + u * WARPS < parts)
-                    v[u] = look_at_words(from + block * MESSAGE + warp + u * WARPS);
-            UNROLL for (int u = 0; u < EACH_WARP; ++u)
-                if (warp + u * WARPS < parts)
-                    waits |= v[u].y != tag || v[u].w != tag;
-        } while (waits);
-        UNROLL for (int u = 0; u < EACH_WARP; ++u)
-            if (warp + u * WARPS < parts) {
-                unsigned int *const to = heard + block * HEARD + PLACE(warp + u * WARPS);
-                to[0] = v[u].x;
-                to[1] = v[u].z;
-            }
-    }
-}
-
 HELPER const elem *row_heard(const unsigned int *heard, int block)
 {
     return (const elem *)(heard + block * HEARD + 4);
@@ -124,8 +89,7 @@ HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const 
         /* The warp's rows, 8 by 8; what lies behind the last one is nobody's. */
         const GLOBAL elem *from[4];
         UNROLL for (int i = 0; i < 4; ++i) {
-            const isize at = (isize)(r * (int)BLOCK_COUNT + (int)BLOCK_ID) * THREADS +
-                             THREAD_ID / WARP * WARP + 8 * i + g;
+            const isize at = ROWS_OF_WARP(r) + 8 * i + g;
             from[i] = a + (at < rows ? at : rows - 1) * ld + t;
         }
         double sum[2][2][4];
@@ -209,7 +173,7 @@ HELPER void exchange(const int *pivot, int k, int width, int *at_top, int *place
  * messages, counter, number: what blocks send, whose tags are below this launch's (256 number and
  * up) or zero, and a word that is zero.
  * zero: the first pivot that is zero, counted from 1, if it was 0. */
-KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBAL elem *a, isize ld,
+KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBAL elem *a, isize ld,
                                                 GLOBAL elem *top, GLOBAL elem *inverse,
                                                 GLOBAL int *own, GLOBAL int *orders, isize apart,
                                                 int many, int begun,
@@ -224,18 +188,21 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
     elem *const given = lower + SLAB * PITCH;          /* WIDTH x SLAB, or SLAB x PITCH */
     elem *const upper = given + SLAB * PITCH;          /* WIDTH x UPPER_PITCH of U */
     unsigned int *const heard = (unsigned int *)(upper + WIDTH * UPPER_PITCH);
-    SHARED_ARRAY candidate candidates[WARPS];
+    SHARED_ARRAY candidate candidates[2][WARPS];
+#if CLUSTER
+    usize *const arrivals = (usize *)(heard + 2 * CLUSTER * HEARD); /* of even and odd columns */
+#endif
     SHARED_ARRAY ALIGNED(16) unsigned int said[HEARD];
     SHARED_ARRAY int pivot[WIDTH], at_top[WIDTH], place[WIDTH], exchanged[WIDTH];
     const int lane = THREAD_ID % WARP, warp = THREAD_ID / WARP;
     const int blocks = (int)BLOCK_COUNT;
-    unsigned int met = 0;
+    meeting met = {counter, 0};
     elem x[ROWS][SLAB];
     bool takes_part[ROWS];
     unsigned int row[ROWS];
 
     UNROLL for (int r = 0; r < ROWS; ++r) {
-        row[r] = (unsigned int)((r * blocks + (int)BLOCK_ID) * THREADS + THREAD_ID);
+        row[r] = (unsigned int)(ROWS_OF_WARP(r) + lane);
         takes_part[r] = row[r] < rows;
         for (int i = 0; i < many; ++i)
             if (!(begun >> i & 1) && takes_part[r])
@@ -243,7 +210,13 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
     }
     for (int i = THREAD_ID; i < WIDTH * PITCH; i += THREADS) inverted[i] = elem_zero();
     for (int i = THREAD_ID; i < WIDTH; i += THREADS) at_top[i] = place[i] = i;
+#if CLUSTER
+    if (THREAD_ID == 0)
+        UNROLL for (int i = 0; i < 2; ++i) make_arrivals(arrivals + i);
+    meet_all(&met);
+#else
     BARRIER();
+#endif
 
     ROLLED for (int first = 0; first < width; first += SLAB) {
         const int columns = width - first < SLAB ? width - first : SLAB;
@@ -299,9 +272,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
                 UNROLL for (int r = 0; r < ROWS; ++r) go_round(x[r]);
                 continue;
             }
-            const unsigned int tag = 256 * number + (unsigned int)(first + j) + 1;
-            words4 *const sent = messages + (j & 1) * blocks * MESSAGE;
-            const int parts = 1 + ((SLAB - j) * ELEM_WORDS + 1) / 2; /* of columns not yet done */
+            candidate *const in_block = candidates[j & 1];
             const candidate none = {0, 0};
             candidate mine = none, best;
             int which = 0;
@@ -314,9 +285,9 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
             }
             const int its_lane = lane_of_largest(mine, &best);
             if (lane == 0)
-                candidates[warp] = best;
+                in_block[warp] = best;
             BARRIER();
-            const candidate of_warp = lane < WARPS ? candidates[lane] : none;
+            const candidate of_warp = lane < WARPS ? in_block[lane] : none;
             if (lane_of_largest(of_warp, &best) == warp) {
                 if (lane == its_lane) {
                     UNROLL for (int r = 0; r < ROWS; ++r)
@@ -326,27 +297,19 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
                         }
                 }
                 warp_meet();
-                UNROLL for (int i = 0; i < MESSAGE; i += WARP) {
-                    const int part = i + lane;
-                    if (part < parts) {
-                        const unsigned int *const its = said + PLACE(part);
-                        const words4 v = {its[0], tag, its[1], tag};
-                        send_words(sent + (int)BLOCK_ID * MESSAGE + part, v);
-                    }
-                }
+                send_row(said, first + j, j, ROOM, number);
             }
             if (THREAD_ID == THREADS - 1 && first + j > 0) /* while messages are on their way */
                 exchange(pivot, first + j - 1, width, at_top, place, exchanged);
-            hear_rows(sent, heard, tag, parts);
-            BARRIER();
+            const unsigned int *const rows_heard = hear_rows(first + j, j, ROOM, number);
             /* Lanes are blocks; each inverts what it has of the largest, for LAPACK multiplies. */
             candidate largest = none;
             elem inverted_largest = elem_zero();
             int from = lane;
             ROLLED for (int block = lane; block < blocks; block += WARP) {
-                const elem its = row_heard(heard, block)[0];
+                const elem its = row_heard(rows_heard, block)[0];
                 const candidate one = candidate_of(its);
-                if (heard[block * HEARD] != NOBODY && is_larger(one, largest)) {
+                if (rows_heard[block * HEARD] != NOBODY && is_larger(one, largest)) {
                     largest = one;
                     inverted_largest = elem_over(elem_one(), its);
                     from = block;
@@ -358,8 +321,8 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
             factor.e = inverted_largest;
             UNROLL for (int i = 0; i < ELEM_WORDS; ++i)
                 factor.word[i] = warp_read(factor.word[i], winner);
-            const elem *const u = row_heard(heard, from);
-            const unsigned int pivot_row = heard[from * HEARD];
+            const elem *const u = row_heard(rows_heard, from);
+            const unsigned int pivot_row = rows_heard[from * HEARD];
             const elem divisor = u[0];
             const bool is_zero = elem_is_zero(divisor), tiny = is_tiny(size_of(divisor));
             if (THREAD_ID == 0) {
@@ -394,11 +357,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
                                 to[c + e] = v.e[e];
                 }
             }
-        BARRIER();
-        met += BLOCK_COUNT;
-        if (THREAD_ID == 0)
-            meet_blocks(counter, met);
-        BARRIER();
+        meet_all(&met);
         const int held = first + SLAB;
         for (int i = THREAD_ID; i < SLAB * held; i += THREADS) {
             const int k = i / held, c = i % held;
@@ -414,10 +373,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int width, GLOBA
     if (THREAD_ID == THREADS - 1)
         exchange(pivot, width - 1, width, at_top, place, exchanged);
     /* Nobody reads a row of the panel where it was any more. */
-    met += BLOCK_COUNT;
-    if (THREAD_ID == 0)
-        meet_blocks(counter, met);
-    BARRIER();
+    meet_all(&met);
 #define COLUMNS 4
 #define EACH (WIDTH * COLUMNS / THREADS)
     ROLLED for (int c0 = (int)BLOCK_ID * COLUMNS; c0 < width; c0 += blocks * COLUMNS) {

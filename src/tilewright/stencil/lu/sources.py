@@ -107,12 +107,14 @@ class LUKernels:
 
     # -- panel ---------------------------------------------------------------------------
 
-    def panel(self, rows: int) -> Source:
+    def panel(self, rows: int, cluster: int = 0) -> Source:
         """Return the kernel of panel.cuh of which a thread has so many rows."""
         words = _SLAB * self.precision.element_bytes // 4
         elements = self._pitch * (self.width + 2 * _SLAB) + self.width * (_SLAB + 2 * self.unit)
         shared = elements * self.precision.element_bytes + _MOST_BLOCKS * (4 + words) * 4
-        return self._source("panel", shared, ROWS=rows, WIDTH=self.width, SLAB=_SLAB)
+        return self._source(
+            "panel", shared, ROWS=rows, WIDTH=self.width, SLAB=_SLAB, CLUSTER=cluster
+        )
 
     def panel_rows(self, rows: int, blocks: int = _BLOCKS) -> int:
         """Return how many rows a thread has in a panel of so many, given about so many blocks."""

@@ -53,6 +53,57 @@ HELPER void meet_blocks(unsigned int *counter, unsigned int all)
     while (seen < all);
 }
 
+#if CLUSTER
+/* Where something of this block's shared memory lies in that of another block of the cluster. */
+HELPER unsigned int shared_address(const void *mine)
+{
+    return (unsigned int)__cvta_generic_to_shared(mine);
+}
+
+/* Let an mbarrier's phases be of bytes that one thread expects. */
+HELPER void make_arrivals(usize *arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrivals)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+HELPER void expect_bytes(usize *arrivals, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(arrivals)), "r"(bytes) : "memory");
+}
+
+HELPER void wait_for_bytes(usize *arrivals, int parity)
+{
+    unsigned int done;
+    do
+        asm volatile("{\n\t.reg .pred done;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, done;\n\t}"
+                     : "=r"(done) : "r"(shared_address(arrivals)), "r"(parity) : "memory");
+    while (!done);
+}
+
+/* Write 16 bytes to where `place` is, and say that they are there, in a block of the cluster. */
+HELPER void send_to_block(words4 *place, int block, words4 v, usize *arrivals)
+{
+    asm volatile("{\n\t.reg .b32 to, there;\n\t"
+                 "mapa.shared::cluster.u32 to, %0, %2;\n\t"
+                 "mapa.shared::cluster.u32 there, %1, %2;\n\t"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
+                 " [to], {%3, %4, %5, %6}, [there];\n\t}" ::"r"(shared_address(place)),
+                 "r"(shared_address(arrivals)), "r"(block), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+/* By all threads: what blocks of the cluster did before is there for all. */
+HELPER void meet_cluster(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
+
 /* What other blocks wrote: past the first cache, which may hold what was there before. */
 HELPER elem read_fresh(const elem *from)
 {
