@@ -28,6 +28,7 @@ from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.functions import (
+    ANY_CLUSTER,
     MAX_DYNAMIC_SHARED_BYTES,
     MEMORY_HOST,
     MEMORY_TYPE,
@@ -97,6 +98,7 @@ class LoadedKernel:
                     found.cuFuncSetAttribute(function, most, dynamic_shared_bytes),
                     f"asking for {dynamic_shared_bytes} bytes of shared memory for {entry!r}",
                 )
+                found.cuFuncSetAttribute(function, ANY_CLUSTER, 1)  # devices without: none ask
         self.cubin = cubin
         self.function = int(function)
         self.second = int(behind)

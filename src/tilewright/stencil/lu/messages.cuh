@@ -26,11 +26,13 @@ HELPER void send_row(const unsigned int *said, int column, int j, unsigned int *
                      usize *arrivals, unsigned int number)
 {
     const int parts = 1 + ((SLAB - j) * ELEM_WORDS + 3) / 4;
+    const int block = THREAD_ID % CLUSTER, first = THREAD_ID % WARP / CLUSTER;
     words4 *const to = (words4 *)(heard + ((column & 1) * CLUSTER + (int)BLOCK_ID) * HEARD);
     (void)number;
-    for (int i = THREAD_ID % WARP; i < parts * CLUSTER; i += WARP)
-        send_to_block(to + i / CLUSTER, i % CLUSTER, ((const words4 *)said)[i / CLUSTER],
-                      arrivals + (column & 1));
+    UNROLL for (int i = 0; i < HEARD / 4; i += WARP / CLUSTER)
+        if (first + i < parts)
+            send_to_block(to + first + i, block, ((const words4 *)said)[first + i],
+                          arrivals + (column & 1));
 }
 
 /* Return what all blocks have sent. */

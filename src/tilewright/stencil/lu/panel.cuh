@@ -28,6 +28,11 @@
 #define UPPER_PITCH (SLAB + 2 * CHUNK)
 #define NOBODY 0xffffffffu
 
+/* Columns of a slab that follow one another in the text. */
+#ifndef AT_ONCE
+#define AT_ONCE 2
+#endif
+
 /* The first of a warp's rows, which go round among blocks. */
 #define ROWS_OF_WARP(r) \
     ((((r) * WARPS + THREAD_ID / WARP) * (int)BLOCK_COUNT + (int)BLOCK_ID) * WARP)
@@ -66,9 +71,10 @@ HELPER int lane_of_largest(candidate mine, candidate *best)
 /* Let the first of a row's elements become the last. */
 HELPER void go_round(elem *x)
 {
-    const elem first = x[0];
-    UNROLL for (int c = 1; c < SLAB; ++c) x[c - 1] = x[c];
-    x[SLAB - 1] = first;
+    elem first[AT_ONCE];
+    UNROLL for (int c = 0; c < AT_ONCE; ++c) first[c] = x[c];
+    UNROLL for (int c = AT_ONCE; c < SLAB; ++c) x[c - AT_ONCE] = x[c];
+    UNROLL for (int c = 0; c < AT_ONCE; ++c) x[SLAB - AT_ONCE + c] = first[c];
 }
 
 HELPER const elem *row_heard(const unsigned int *heard, int block)
@@ -265,19 +271,19 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
             subtract_product(x, row, takes_part, a, ld, rows, first, upper, given);
         }
 
-        /* The column is x[r][0], and behind it the slab goes round by one, so that one text serves
-         * all columns: a text for each does not stay in the instruction cache. */
-        ROLLED for (int j = 0; j < SLAB; ++j) {
-            if (j >= columns) { /* all threads alike */
-                UNROLL for (int r = 0; r < ROWS; ++r) go_round(x[r]);
-                continue;
-            }
+        /* Columns are x[r][0] and those beside it, and behind them the slab goes round, so that one
+         * text serves all columns: a text for each does not stay in the instruction cache. */
+        ROLLED for (int j0 = 0; j0 < SLAB; j0 += AT_ONCE) {
+        UNROLL for (int o = 0; o < AT_ONCE; ++o) {
+            const int j = j0 + o;
+            if (j >= columns) /* all threads alike */
+                break;
             candidate *const in_block = candidates[j & 1];
             const candidate none = {0, 0};
             candidate mine = none, best;
             int which = 0;
             UNROLL for (int r = 0; r < ROWS; ++r) {
-                const candidate one = candidate_of(x[r][0]);
+                const candidate one = candidate_of(x[r][o]);
                 if (takes_part[r] && is_larger(one, mine)) {
                     mine = one;
                     which = r;
@@ -293,7 +299,8 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                     UNROLL for (int r = 0; r < ROWS; ++r)
                         if (r == which) {
                             said[0] = mine.high ? row[r] : NOBODY;
-                            UNROLL for (int c = 0; c < SLAB; ++c) ((elem *)(said + 4))[c] = x[r][c];
+                            UNROLL for (int c = 0; c < SLAB - o; ++c)
+                                ((elem *)(said + 4))[c] = x[r][o + c];
                         }
                 }
                 warp_meet();
@@ -333,14 +340,15 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
             UNROLL for (int r = 0; r < ROWS; ++r) {
                 takes_part[r] = takes_part[r] && row[r] != pivot_row;
                 if (takes_part[r] && !is_zero) {
-                    x[r][0] = tiny ? elem_over(x[r][0], divisor) : elem_times(x[r][0], factor.e);
-                    const elem minus = elem_minus(x[r][0]);
-                    UNROLL for (int c = 1; c < SLAB; ++c)
-                        if (c < SLAB - j)
-                            x[r][c] = elem_madd(x[r][c], minus, u[c]);
+                    x[r][o] = tiny ? elem_over(x[r][o], divisor) : elem_times(x[r][o], factor.e);
+                    const elem minus = elem_minus(x[r][o]);
+                    UNROLL for (int c = o + 1; c < SLAB; ++c)
+                        if (c < SLAB - j0)
+                            x[r][c] = elem_madd(x[r][c], minus, u[c - o]);
                 }
-                go_round(x[r]);
             }
+        }
+        UNROLL for (int r = 0; r < ROWS; ++r) go_round(x[r]);
         }
 
         UNROLL for (int r = 0; r < ROWS; ++r)

@@ -78,7 +78,7 @@ HELPER void wait_for_bytes(usize *arrivals, int parity)
     unsigned int done;
     do
         asm volatile("{\n\t.reg .pred done;\n\t"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n\t"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n\t"
                      "selp.u32 %0, 1, 0, done;\n\t}"
                      : "=r"(done) : "r"(shared_address(arrivals)), "r"(parity) : "memory");
     while (!done);
