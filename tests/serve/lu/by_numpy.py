@@ -22,6 +22,8 @@ def pretend(monkeypatch):
     """Let launches be noted instead of laid out."""
     for module in (factor, solve, steps):
         monkeypatch.setattr(module, "kernel_of", lambda live, source: source)
+    on = SimpleNamespace(cluster=16, few=16, others=116)
+    monkeypatch.setattr(factor, "streams_of", lambda live, apart: on)
     for module in (factor, solve):
         monkeypatch.setattr(module, "Steps", _Noted)
         monkeypatch.setattr(module, "Plan", lambda live, made, space, name: (made, space))

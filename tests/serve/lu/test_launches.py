@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -35,14 +37,23 @@ def factored(letter, a):
     rows[:, :n] = a
     pivots = np.zeros(n, np.int32)
     machine = Machine(of.dtype, made.panel_width, {A: rows, B: np.zeros(made.bytes), C: pivots})
-    for plan in (plan for stage in made.stages for plan in stage if plan is not None):
-        machine.run(plan[0])
+    for plan in _as_late_as_streams_let(made.stages):
+        if plan is not None:
+            machine.run(plan[0])
     return rows, pivots, machine
+
+
+def _as_late_as_streams_let(stages):
+    """Yield the launches, each block before what may be beside it, and rows left of blocks last."""
+    yield stages[0].block
+    for stage, following in pairwise(stages):
+        yield from (stage.first, following.block, stage.beside, stage.rest)
+    yield from (stage.left for stage in stages)
 
 
 @pytest.mark.parametrize(("letter", "n"), [("s", 1), ("z", 333), ("d", 700), ("d", 1300)])
 def test_factors_are_lapacks_and_solve(letter, n, monkeypatch):
-    monkeypatch.setattr(factor, "_WIDTHS", ((1200, 512), (0, 256)))
+    monkeypatch.setattr(factor, "_WIDTHS", ((1200, 512), (700, 256), (0, 128)))
     of, rng = precision(letter), np.random.default_rng(n)
     a = drawn(rng, (n, n), of.dtype)
     rows, pivots, machine = factored(letter, a)

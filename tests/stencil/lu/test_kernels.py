@@ -113,8 +113,8 @@ def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, clus
         aligned(np.zeros(size, "u4")) for size in (of.message_bytes // 4, 1, 1)
     )
     run(
-        of.panel(each, cluster), blocks, np.int64(rows), np.int32(width), a, np.int64(width + 16), top,
-        inverse, own, every, np.int64(rows), np.int32(2), np.int32(2), pivots, np.int32(7),
+        of.panel(each, cluster), blocks, np.int64(rows), np.int32(width), a, np.int64(width + 16),
+        top, inverse, own, every, np.int64(rows), np.int32(2), np.int32(2), pivots, np.int32(7),
         messages, counter, np.uint32(1), zero,
     )  # fmt: skip
     expected, found, _ = lapack.get_lapack_funcs("getrf", dtype=a.dtype)(before[:, :width])

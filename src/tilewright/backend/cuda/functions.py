@@ -33,8 +33,9 @@ __all__ = [
 ]
 
 # Enumerators of cuda.h: CU_STREAM_CAPTURE_MODE_*, CU_GRAPH_NODE_TYPE_KERNEL,
-# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, CU_STREAM_NON_BLOCKING, CU_MEMORYTYPE_* and
-# CU_POINTER_ATTRIBUTE_MEMORY_TYPE and CU_EVENT_DISABLE_TIMING.
+# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES and _NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+# CU_STREAM_NON_BLOCKING, CU_MEMORYTYPE_*, CU_POINTER_ATTRIBUTE_MEMORY_TYPE and
+# CU_EVENT_DISABLE_TIMING.
 CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 1, 2
 GRAPH_NODE_KERNEL = 0
 MAX_DYNAMIC_SHARED_BYTES, ANY_CLUSTER = 8, 14
@@ -62,6 +63,12 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuCtxPushCurrent": ("cuCtxPushCurrent_v2", (_HANDLE,)),
     "cuCtxSynchronize": ("cuCtxSynchronize", ()),
     "cuDeviceCanAccessPeer": ("cuDeviceCanAccessPeer", (_INT, c_int, c_int)),
+    # What multiprocessors there are and how many groups is memory of the caller's, both ways.
+    "cuDevResourceGenerateDesc": ("cuDevResourceGenerateDesc", (_MADE, c_void_p, c_uint)),
+    "cuDevSmResourceSplitByCount": (
+        "cuDevSmResourceSplitByCount", (*(c_void_p,) * 4, c_uint, c_uint),
+    ),
+    "cuDeviceGetDevResource": ("cuDeviceGetDevResource", (c_int, c_void_p, c_int)),
     "cuDeviceGet": ("cuDeviceGet", (_INT, c_int)),
     "cuDeviceGetAttribute": ("cuDeviceGetAttribute", (_INT, c_int, c_int)),
     "cuDeviceGetCount": ("cuDeviceGetCount", (_INT,)),
@@ -88,6 +95,8 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuGraphInstantiate": ("cuGraphInstantiateWithFlags", (_MADE, _HANDLE, c_uint64)),
     "cuGraphLaunch": ("cuGraphLaunch", (_HANDLE, _HANDLE)),
     "cuGraphNodeGetType": ("cuGraphNodeGetType", (_HANDLE, _INT)),
+    "cuGreenCtxCreate": ("cuGreenCtxCreate", (_MADE, _HANDLE, c_int, c_uint)),
+    "cuGreenCtxStreamCreate": ("cuGreenCtxStreamCreate", (_MADE, _HANDLE, c_uint, c_int)),
     "cuInit": ("cuInit", (c_uint,)),
     "cuMemAlloc": ("cuMemAlloc_v2", (_NUMBER, c_size_t)),
     "cuMemFree": ("cuMemFree_v2", (_ADDRESS,)),

@@ -4,32 +4,32 @@ Columns are factored some hundred at a time (a block), each block panel by panel
 the critical path and take few multiprocessors, so that they are on a stream of their own, ahead of
 the updates by one::
 
-    block stream     block 0 | next 0, block 1 | next 1, block 2     | next 2, block 3
-    update stream            | rest 0          | rest 1              | rest 2
-    left stream                       | rows 1           | rows 2           | rows 3
+    panels    block 0 |         | block 1         | ...
+    whole             | first 0 |        | rest 0 | first 1 | ...
+    beside                      | beside 0        |
+    left                                          | rows 1
 
-    next t: rows exchanged in the columns of block t + 1, their part of U, and the product with L
-    rest t: the same of all columns behind them; rows t: rows exchanged left of block t
+    first t: behind block t rows exchanged, U found, and the product in block t + 1's columns
+    beside t, rest t: products in the columns behind them; rows t: rows exchanged left of block t
 
-An update's blocks stay until it ends; while a block is factored they leave it some multiprocessors.
+Panels have multiprocessors of their own, which what is beside them leaves free.
 All launches of a stage are one plan (`tilewright.serve.plan`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation
 from tilewright.precision import Precision
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.lu.steps import Part, Steps
-from tilewright.serve.lu.streams import Streams, streams_of
+from tilewright.serve.lu.streams import streams_of
 from tilewright.serve.plan import A, B, C, Plan, Space, call_of
 from tilewright.stencil.lu import TOP, LUKernels, Way
 
@@ -39,17 +39,11 @@ __all__ = ["Factorisation", "factorisation"]
 _ALIGNMENT = 256
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Columns that are factored before all behind them are updated: from `first` to `last`."""
 
     first: int
     last: int
-
-    @property
-    def width(self) -> int:
-        """Columns."""
-        return self.last - self.first
 
 
 def blocks_of(n: int) -> list[Block]:
@@ -71,9 +65,6 @@ def blocks_of(n: int) -> list[Block]:
 _WIDTHS = ((11500, TOP), (8500, 1024), (4000, 512), (0, 256))
 _FIRST_WIDTH = 512
 
-# Thread blocks of a panel's kernel, each of which has a multiprocessor: a quarter of them at most.
-_PANEL_BLOCKS = 32
-
 # Microseconds that a panel takes a column.
 _COLUMN_US = 3.0
 
@@ -82,19 +73,25 @@ _PACE = {"s": 0.2e6, "d": 0.2e6, "c": 0.05e6, "z": 0.05e6}
 
 
 class Stage(NamedTuple):
-    """Launches of a block: as in the module's picture.
+    """Launches of a block: as in the module's picture, each where there is something to do.
 
     Attributes
     ----------
-    block : Plan
-        The update of its columns by the block before it, and its panels.
+    block : Plan or None
+        Its panels.
+    first : Plan or None
+        Rows exchanged and U found in all columns behind it, and the next block's product.
+    beside : Plan or None
+        Products that leave multiprocessors to the next block's panels.
     rest : Plan or None
-        The update of all columns behind the next block.
+        Products of all columns behind those.
     left : Plan or None
         Rows exchanged left of it.
     """
 
-    block: Plan
+    block: Plan | None
+    first: Plan | None
+    beside: Plan | None
     rest: Plan | None
     left: Plan | None
 
@@ -113,14 +110,14 @@ class _Memory:
         self.messages = self._piece(kernels.message_bytes)
         self.cleared_bytes = self.bytes
         self.own = self._piece(4 * n)
-        levels = [max(1, (-(-one.width // width) - 1).bit_length()) for one in blocks]
+        levels = [max(1, (-(-(last - first) // width) - 1).bit_length()) for first, last in blocks]
         self._n, self._orders = n, [self._piece(4 * n * many) for many in levels]
         self._number = 0
         self.top = self._piece(width * width * self._size)
         self.inverses = self._matrix(-(-n // width) * width, width)
-        most = max(one.width for one in blocks)
+        most = max(last - first for first, last in blocks)
         self.rows_of_block = self._matrix(most, -(-most // width) * width)
-        self.rows_of_rest = self._matrix(most, -(-n // width) * width)
+        self.rows_behind = self._matrix(most, -(-n // width) * width)
 
     def begin(self, number: int) -> None:
         """Let orders be those of a block."""
@@ -168,33 +165,39 @@ class Factorisation:
 
     def __init__(self, live: Any, precision: Precision, n: int, ld: int) -> None:
         self._live, self._n = live, n
-        self._few = max(1, min(_PANEL_BLOCKS, live.spec.multiprocessors // 4))
+        self._steps = steps = Steps(live, precision)
+        self._on = streams_of(live, steps.kernels.cluster_holds(n))
         self._blocks = blocks_of(n)
         self._memory = memory = _Memory(n, precision, self._blocks)
         self._a = Part(A, ld, precision.element_bytes)
-        self._steps = Steps(live, precision)
         self.bytes, self.cleared_bytes = memory.bytes, memory.cleared_bytes
-        self.panel_width = self._steps.kernels.width
+        self.panel_width = steps.kernels.width
         self.stages = []
-        before, order = (0, 0), 0
-        for number, block in enumerate(self._blocks):
-            whole = block.first, block.last
-            if number:
-                self._apply(before, whole, order, memory.rows_of_block)
+        for number, (first, last) in enumerate(self._blocks):
             memory.begin(number)
-            self._columns(*whole, ())
-            before, order = whole, memory.order(0, block.first)
-            factored = self._planned("LU block")
-            behind = self._blocks[number + 1].last if number + 1 < len(self._blocks) else n
-            early = self._early(number, n - behind) if behind < n else 0
-            self._apply(whole, (behind, n), order, memory.rows_of_rest, early)
-            rest = self._planned("LU update") if behind < n else None
-            self._steps.rows(Way.IN_PLACE, self._a.at(block.first), block.first, block.width, order)
-            left = self._planned("LU rows") if block.first else None
-            self.stages.append(Stage(factored, rest, left))
+            self._columns(first, last, ())
+            self.stages.append(self._stage(number, memory.order(0, first)))
 
-    def _planned(self, name: str) -> Plan:
-        return Plan(self._live, self._steps.take(), Space(), name=name)
+    def _stage(self, number: int, order: int) -> Stage:
+        """Return the launches of a block whose panels have been gathered."""
+        n, block = self._n, self._blocks[number]
+        panels = self._planned("LU block")
+        after = self._blocks[number + 1].last if block.last < n else n
+        early = after + (self._early(number, n - after) if after < n else 0)
+        self._upper(block, (block.last, n), order, self._memory.rows_behind)
+        self._product(block, (block.last, after))
+        first = self._planned("LU first update")
+        self._product(block, (after, early), self._on.others)
+        beside = self._planned("LU update")
+        self._product(block, (early, n))
+        rest = self._planned("LU update")
+        left = self._a.at(block.first)
+        self._steps.rows(Way.IN_PLACE, left, block.first, block.last - block.first, order)
+        return Stage(panels, first, beside, rest, self._planned("LU rows"))
+
+    def _planned(self, name: str) -> Plan | None:
+        made = self._steps.take()
+        return Plan(self._live, made, Space(), name=name) if made else None
 
     def _columns(self, first: int, last: int, inside: tuple[int, ...]) -> int:
         """Factor columns, panel by panel; return the address of their rows' order.
@@ -210,7 +213,9 @@ class Factorisation:
             half *= 2
         middle = first + half
         order = self._columns(first, middle, (*inside, first))
-        self._apply((first, middle), (middle, last), order, memory.rows_of_block)
+        done, behind = (first, middle), (middle, last)
+        self._upper(done, behind, order, memory.rows_of_block, self._on.few)
+        self._product(done, behind, self._on.few)
         order = self._columns(middle, last, (*inside, first))
         steps.rows(Way.IN_PLACE, a.at(middle, first), half, last - middle, order)
         return memory.order(len(inside), first)
@@ -229,56 +234,58 @@ class Factorisation:
             np.int32(first), memory.messages, memory.counters + 4 * number, np.uint32(number + 1),
             memory.zero,
         )  # fmt: skip
-        kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, self._few)))
-        launch = kernels.panel_launch(rows, self._few, self._live.spec.multiprocessors)
+        cluster, blocks, every = self._on.cluster, self._on.few, self._live.spec.multiprocessors
+        kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, blocks), cluster))
+        launch = kernels.panel_launch(rows, blocks, every, cluster)
         self._steps.made.append((kernel, launch, arguments))
 
-    def _apply(
+    def _upper(
         self, source: tuple[int, int], columns: tuple[int, int], order: int, taken: Part,
-        early: int = 0,
+        multiprocessors: int = 0,
     ) -> None:  # fmt: skip
-        """Update columns with factored ones: exchange rows, find U, and subtract L U below.
+        """Exchange rows in some columns as factored ones say, and find their part of U."""
+        (first, last), (begin, end) = source, columns
+        here = self._a.at(first, begin)
+        self._steps.rows(Way.OUT, here, end - begin, last - first, order, taken)
+        self._solve(source, columns, taken, multiprocessors)
 
-        The first `early` columns' products leave multiprocessors to a block's panels.
-        """
-        steps, a, (first, last), (begin, end) = self._steps, self._a, source, columns
-        if begin == end:
-            return
-        steps.rows(Way.OUT, a.at(first, begin), end - begin, last - first, order, taken)
-        self._find_upper(source, columns, taken)
-        few = self._live.spec.multiprocessors - self._few
-        for left, right, limit in ((begin, begin + early, few), (begin + early, end, 0)):
-            sizes = self._n - last, right - left, last - first
-            lower, u, below = a.at(last, first), a.at(first, left), a.at(last, left)
-            steps.multiply(below, lower, u, sizes, adds=True, multiprocessors=limit)
+    def _product(
+        self, source: tuple[int, int], columns: tuple[int, int], multiprocessors: int = 0
+    ) -> None:
+        """Subtract L U below the rows of U."""
+        a, (first, last), (begin, end) = self._a, source, columns
+        lower, u, below = a.at(last, first), a.at(first, begin), a.at(last, begin)
+        sizes = self._n - last, end - begin, last - first
+        self._steps.multiply(below, lower, u, sizes, adds=True, multiprocessors=multiprocessors)
 
-    def _find_upper(self, rows: tuple[int, int], columns: tuple[int, int], taken: Part) -> None:
+    def _solve(
+        self, rows: tuple[int, int], columns: tuple[int, int], taken: Part, multiprocessors: int
+    ) -> None:
         """Solve for rows of U in halves: `taken` has what is left of them in A."""
         steps, a, (first, last), (begin, end) = self._steps, self._a, rows, columns
-        half, many = steps.kernels.width, end - begin
+        half, many, on = steps.kernels.width, end - begin, multiprocessors
         if last - first <= half:
             size = last - first
             inverse = self._memory.inverses.at(first)
-            steps.multiply(a.at(first, begin), inverse, taken, (size, many, size))
+            sizes = size, many, size
+            steps.multiply(a.at(first, begin), inverse, taken, sizes, multiprocessors=on)
             return
         while 2 * half < last - first:
             half *= 2
         middle = first + half
-        self._find_upper((first, middle), columns, taken)
+        self._solve((first, middle), columns, taken, on)
         lower, u, rest = a.at(middle, first), a.at(first, begin), taken.at(half)
-        steps.multiply(rest, lower, u, (last - middle, many, half), adds=True)
-        self._find_upper((middle, last), columns, rest)
+        sizes = last - middle, many, half
+        steps.multiply(rest, lower, u, sizes, adds=True, multiprocessors=on)
+        self._solve((middle, last), columns, rest, on)
 
     def _early(self, number: int, columns: int) -> int:
         """Return how many columns of an update are multiplied while the next block is factored."""
-        following, width = self._blocks[number + 1], self._blocks[number].width
-        rows, few = self._n - following.first, self._few
-        pace, every = _PACE[self._steps.precision.letter], self._live.spec.multiprocessors
-        # Its update, its panels, and their products.
-        inner = following.width**2 / 2
-        products = rows * following.width * width / every + rows * inner / few
-        us = following.width * _COLUMN_US + products / pace
-        many = us * pace * (every - few) / (rows * width)
+        (first, last), (begin, end) = self._blocks[number], self._blocks[number + 1]
+        rows, width, following = self._n - begin, last - first, end - begin
+        pace = _PACE[self._steps.precision.letter]
+        us = following * _COLUMN_US + rows * following**2 / 2 / self._on.few / pace
+        many = us * pace * self._on.others / (rows * width)
         unit = self._steps.kernels.width
         return min(columns, -(-int(many) // unit) * unit)
 
@@ -294,39 +301,38 @@ class Factorisation:
         stream : int
             The caller's.
         """
-        live = self._live
-        with streams_of(live) as on:
-            on.after(on.block, stream)
-            on.after(on.update, stream)
-            on.after(on.left, stream)
-            cleared = live.api.cuMemsetD8Async(memory, 0, self.cleared_bytes, on.block)
+        live, on = self._live, self._on
+        ours = on.panels, on.whole, on.beside, on.left
+        calls = {where: call_of(a, memory, pivots, 1, 0, where) for where in ours}
+
+        def begin(plan: Plan | None, where: int) -> None:
+            if plan is not None:
+                enqueue(live, plan, calls[where], where)
+
+        with on.lock, live.current():
+            for one in ours:
+                on.after(one, stream)
+            cleared = live.api.cuMemsetD8Async(memory, 0, self.cleared_bytes, on.panels)
             live.check(cleared, "clearing a workspace")
-
-            def begin(plan: Plan | None, where: int) -> None:
-                if plan is not None:
-                    enqueue(live, plan, call_of(a, memory, pivots, 1, 0, where), where)
-
             try:
-                self._begin_stages(on, begin)
+                begin(self.stages[0].block, on.panels)
+                for stage, following in pairwise(self.stages):
+                    on.after(on.whole, on.panels)
+                    on.after(on.left, on.whole)
+                    begin(stage.first, on.whole)
+                    on.after(on.beside, on.whole)
+                    on.after(on.panels, on.whole)
+                    begin(stage.beside, on.beside)
+                    begin(following.block, on.panels)
+                    on.after(on.whole, on.beside)
+                    begin(stage.rest, on.whole)
+                    begin(stage.left, on.left)
+                on.after(on.whole, on.panels)
+                on.after(on.left, on.whole)
+                begin(self.stages[-1].left, on.left)
             finally:  # also where a launch fails: the memory is the caller's again
-                for one in (on.block, on.update, on.left):
+                for one in ours:
                     on.after(stream, one)
-
-    def _begin_stages(self, on: Streams, begin: Callable[[Plan | None, int], None]) -> None:
-        """Enqueue the stages, each one's block ahead of the updates of the one before it."""
-        begin(self.stages[0].block, on.block)
-        for number, stage in enumerate(self.stages):
-            on.mark("factored", on.block)
-            if number:
-                on.wait("updated", on.block)
-                on.wait("updated", on.left)
-            on.wait("factored", on.update)
-            on.wait("factored", on.left)
-            if stage is not self.stages[-1]:
-                begin(self.stages[number + 1].block, on.block)
-            begin(stage.rest, on.update)
-            on.mark("updated", on.update)
-            begin(stage.left, on.left)
 
 
 def factorisation(live: Any, precision: Precision, n: int, ld: int) -> Factorisation:

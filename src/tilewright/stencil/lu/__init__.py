@@ -1,5 +1,5 @@
 """What LU factorisations launch beside products: panels, exchanges of rows, inverses of blocks."""
 
-from tilewright.stencil.lu.sources import SHARED_BYTES, TOP, TOP_OF_PIVOTS, LUKernels, Way
+from tilewright.stencil.lu.sources import CLUSTER, SHARED_BYTES, TOP, TOP_OF_PIVOTS, LUKernels, Way
 
-__all__ = ["SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]

@@ -17,7 +17,7 @@ from tilewright.precision import Precision
 from tilewright.stencil.base import Launch, Source
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
 
 VERSION = 1  # raised when what these kernels compute, or how they are launched, changes
 
@@ -37,6 +37,9 @@ TOP, TOP_OF_PIVOTS = 2048, 512
 # Blocks of a panel's kernel, which stay and wait for one another.  A column takes a block for each
 # lane of a warp in the same time as one.
 _BLOCKS, _MOST_BLOCKS = 32, 128
+
+# Blocks of a cluster: as many as Hopper takes.
+CLUSTER = 16
 
 # rows.cuh moves so much of a row at once: a line of the caches, and in place half of one.
 _LINE_BYTES, _LINE_BYTES_IN_PLACE = 128, 64
@@ -101,7 +104,8 @@ class LUKernels:
 
     def sources(self) -> Iterator[Source]:
         """Yield all."""
-        yield from map(self.panel, self._rows_of_a_thread)
+        for cluster in (0, CLUSTER):
+            yield from (self.panel(rows, cluster) for rows in self._rows_of_a_thread)
         yield from map(self.rows, Way)
         yield from map(self.invert, (False, True))
 
@@ -116,12 +120,18 @@ class LUKernels:
             "panel", shared, ROWS=rows, WIDTH=self.width, SLAB=_SLAB, CLUSTER=cluster
         )
 
+    def cluster_holds(self, rows: int) -> bool:
+        """Whether a cluster's threads hold so many rows."""
+        return rows <= CLUSTER * _THREADS * self._rows_of_a_thread[-1]
+
     def panel_rows(self, rows: int, blocks: int = _BLOCKS) -> int:
         """Return how many rows a thread has in a panel of so many, given about so many blocks."""
         able = self._rows_of_a_thread
         return next((one for one in able if one * blocks * _THREADS >= rows), able[-1])
 
-    def panel_launch(self, rows: int, blocks: int = _BLOCKS, most: int = _MOST_BLOCKS) -> Launch:
+    def panel_launch(
+        self, rows: int, blocks: int = _BLOCKS, most: int = _MOST_BLOCKS, cluster: int = 0
+    ) -> Launch:
         """Return the launch for a panel of so many rows.
 
         All its blocks have to be there at once: `most` of them.
@@ -131,6 +141,8 @@ class LUKernels:
         ValueError
             If there are more rows than blocks can hold.
         """
+        if cluster:
+            return Launch((cluster, 1), (_THREADS, 1))
         needed = -(-rows // (_THREADS * self.panel_rows(rows, blocks)))
         most = min(most, _MOST_BLOCKS)
         if needed > most:
