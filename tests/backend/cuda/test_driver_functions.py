@@ -24,7 +24,7 @@ NEWER = {"cuCtxCreate", "cuStreamGetCaptureInfo"}
 BYTES = {"CUdevice": 4, "CUdeviceptr": 8, "CUuuid": 16, "cuuint32_t": 4, "cuuint64_t": 8,
          "char": 256, "float": 4, "int": 4, "size_t": 8, "unsigned char": 4, "unsigned int": 4,
          "unsigned long long": 8}  # fmt: skip
-ENUMERATIONS = ("CUdevice_attribute", "CUfunction_attribute", "CUgraphNodeType",
+ENUMERATIONS = ("CUdevResourceType", "CUdevice_attribute", "CUfunction_attribute", "CUgraphNodeType",
                 "CUpointer_attribute", "CUresult", "CUstreamCaptureMode", "CUstreamCaptureStatus",
                 "CUtensorMap")  # fmt: skip
 
@@ -71,6 +71,8 @@ def test_numbers_are_those_of_cudas_header() -> None:
     assert functions.GRAPH_NODE_KERNEL == kinds.CU_GRAPH_NODE_TYPE_KERNEL
     most = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     assert most == functions.MAX_DYNAMIC_SHARED_BYTES
+    any_size = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    assert any_size == functions.ANY_CLUSTER
     assert bindings.CUstream_flags.CU_STREAM_NON_BLOCKING == functions.NON_BLOCKING
     memory, asked = bindings.CUmemorytype, bindings.CUpointer_attribute
     assert memory.CU_MEMORYTYPE_HOST.value == functions.MEMORY_HOST

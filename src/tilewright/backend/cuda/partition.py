@@ -53,7 +53,7 @@ class Partition:
 
 
 def partitions(live: Any, multiprocessors: int) -> tuple[Partition, Partition] | None:
-    """Return so many multiprocessors, which hold a cluster of 16 blocks, and all others.
+    """Return so many multiprocessors or more, which hold a cluster of 16 blocks, and all others.
 
     None where the driver sets none apart.  The device's context is current.
     """
@@ -68,7 +68,7 @@ def partitions(live: Any, multiprocessors: int) -> tuple[Partition, Partition] |
                 *map(ctypes.byref, (part, one, whole, rest)), _LARGEST_CLUSTERS, multiprocessors
             ), "splitting",
         )  # fmt: skip
-        if not one.value or part.multiprocessors != multiprocessors:
+        if not one.value or part.multiprocessors < multiprocessors or not rest.multiprocessors:
             return None
         return Partition(live, part), Partition(live, rest)
     except BackendError:
