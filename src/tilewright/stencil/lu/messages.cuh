@@ -20,19 +20,24 @@ typedef struct { GLOBAL unsigned int *counter; unsigned int met; } meeting;
 #define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
 #define ROOM heard, arrivals
 
-/* By a warp: send a row's columns from number j of the slab on, and its number, to all blocks.
- * `column`: of the panel. */
-HELPER void send_row(const unsigned int *said, int column, int j, unsigned int *heard,
+/* Blocks that a warp sends to. */
+#define EACH_WARP (CLUSTER > WARPS ? CLUSTER / WARPS : 1)
+
+/* By all threads: send a row's columns from number j of the slab on, and its number, to all blocks.
+ * `its_warp`: whose row it is.  `column`: of the panel. */
+HELPER void send_row(const unsigned int *said, int its_warp, int column, int j, unsigned int *heard,
                      usize *arrivals, unsigned int number)
 {
     const int parts = 1 + ((SLAB - j) * ELEM_WORDS + 3) / 4;
-    const int block = THREAD_ID % CLUSTER, first = THREAD_ID % WARP / CLUSTER;
+    const int lane = THREAD_ID % WARP, block = THREAD_ID / WARP * EACH_WARP + lane % EACH_WARP;
     words4 *const to = (words4 *)(heard + ((column & 1) * CLUSTER + (int)BLOCK_ID) * HEARD);
+    (void)its_warp;
     (void)number;
-    UNROLL for (int i = 0; i < HEARD / 4; i += WARP / CLUSTER)
-        if (first + i < parts)
-            send_to_block(to + first + i, block, ((const words4 *)said)[first + i],
-                          arrivals + (column & 1));
+    UNROLL for (int i = 0; i < HEARD / 4; i += WARP / EACH_WARP) {
+        const int part = i + lane / EACH_WARP;
+        if (part < parts && block < CLUSTER)
+            send_to_block(to + part, block, ((const words4 *)said)[part], arrivals + (column & 1));
+    }
 }
 
 /* Return what all blocks have sent. */
@@ -71,9 +76,11 @@ HELPER unsigned int tag_of(unsigned int number, int column)
     return 256 * number + (unsigned int)column + 1;
 }
 
-HELPER void send_row(const unsigned int *said, int column, int j, unsigned int *heard,
+HELPER void send_row(const unsigned int *said, int its_warp, int column, int j, unsigned int *heard,
                      words4 *messages, unsigned int number)
 {
+    if (THREAD_ID / WARP != its_warp)
+        return;
     const unsigned int tag = tag_of(number, column);
     const int parts = 1 + ((SLAB - j) * ELEM_WORDS + 1) / 2; /* of columns not yet done */
     words4 *const to = messages + ((column & 1) * (int)BLOCK_COUNT + (int)BLOCK_ID) * MESSAGE;

@@ -55,17 +55,18 @@ HELPER bool is_larger(candidate a, candidate b)
     return a.high > b.high || (a.high == b.high && a.low > b.low);
 }
 
-/* The first lane that has a warp's largest, which becomes `best`. */
-HELPER int lane_of_largest(candidate mine, candidate *best)
+/* The first lane that has a warp's largest.  Most often its upper half alone says so. */
+HELPER int lane_of_largest(candidate mine)
 {
-    best->high = warp_max(mine.high);
-    bool its = mine.high == best->high;
-    best->low = 0;
+    const unsigned int high = warp_max(mine.high);
+    unsigned int lanes = warp_ballot(mine.high == high);
 #if REAL_BYTES == 8
-    best->low = warp_max(its ? mine.low : 0);
-    its = its && mine.low == best->low;
+    if (high && (lanes & (lanes - 1))) { /* all lanes alike */
+        const unsigned int low = warp_max(mine.high == high ? mine.low : 0);
+        lanes = warp_ballot(mine.high == high && mine.low == low);
+    }
 #endif
-    return __ffs((int)warp_ballot(its)) - 1;
+    return __ffs((int)lanes) - 1;
 }
 
 /* Let the first of a row's elements become the last. */
@@ -198,7 +199,7 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
 #if CLUSTER
     usize *const arrivals = (usize *)(heard + 2 * CLUSTER * HEARD); /* of even and odd columns */
 #endif
-    SHARED_ARRAY ALIGNED(16) unsigned int said[HEARD];
+    SHARED_ARRAY ALIGNED(16) unsigned int saids[2][WARPS][HEARD];
     SHARED_ARRAY int pivot[WIDTH], at_top[WIDTH], place[WIDTH], exchanged[WIDTH];
     const int lane = THREAD_ID % WARP, warp = THREAD_ID / WARP;
     const int blocks = (int)BLOCK_COUNT;
@@ -280,7 +281,7 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                 break;
             candidate *const in_block = candidates[j & 1];
             const candidate none = {0, 0};
-            candidate mine = none, best;
+            candidate mine = none;
             int which = 0;
             UNROLL for (int r = 0; r < ROWS; ++r) {
                 const candidate one = candidate_of(x[r][o]);
@@ -289,23 +290,19 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                     which = r;
                 }
             }
-            const int its_lane = lane_of_largest(mine, &best);
-            if (lane == 0)
-                in_block[warp] = best;
-            BARRIER();
-            const candidate of_warp = lane < WARPS ? in_block[lane] : none;
-            if (lane_of_largest(of_warp, &best) == warp) {
-                if (lane == its_lane) {
-                    UNROLL for (int r = 0; r < ROWS; ++r)
-                        if (r == which) {
-                            said[0] = mine.high ? row[r] : NOBODY;
-                            UNROLL for (int c = 0; c < SLAB - o; ++c)
-                                ((elem *)(said + 4))[c] = x[r][o + c];
-                        }
-                }
-                warp_meet();
-                send_row(said, first + j, j, ROOM, number);
+            unsigned int(*const said)[HEARD] = saids[j & 1];
+            if (lane == lane_of_largest(mine)) {
+                in_block[warp] = mine;
+                UNROLL for (int r = 0; r < ROWS; ++r)
+                    if (r == which) {
+                        said[warp][0] = mine.high ? row[r] : NOBODY;
+                        UNROLL for (int c = 0; c < SLAB - o; ++c)
+                            ((elem *)(said[warp] + 4))[c] = x[r][o + c];
+                    }
             }
+            BARRIER();
+            const int its_warp = lane_of_largest(lane < WARPS ? in_block[lane] : none);
+            send_row(said[its_warp], its_warp, first + j, j, ROOM, number);
             if (THREAD_ID == THREADS - 1 && first + j > 0) /* while messages are on their way */
                 exchange(pivot, first + j - 1, width, at_top, place, exchanged);
             const unsigned int *const rows_heard = hear_rows(first + j, j, ROOM, number);
@@ -322,7 +319,7 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                     from = block;
                 }
             }
-            const int winner = lane_of_largest(largest, &best);
+            const int winner = lane_of_largest(largest);
             from = blocks > WARP ? (int)warp_read((unsigned int)from, winner) : winner;
             union { elem e; unsigned int word[ELEM_WORDS]; } factor;
             factor.e = inverted_largest;
