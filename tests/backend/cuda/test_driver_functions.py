@@ -24,9 +24,9 @@ NEWER = {"cuCtxCreate", "cuStreamGetCaptureInfo"}
 BYTES = {"CUdevice": 4, "CUdeviceptr": 8, "CUuuid": 16, "cuuint32_t": 4, "cuuint64_t": 8,
          "char": 256, "float": 4, "int": 4, "size_t": 8, "unsigned char": 4, "unsigned int": 4,
          "unsigned long long": 8}  # fmt: skip
-ENUMERATIONS = ("CUdevResourceType", "CUdevice_attribute", "CUfunction_attribute", "CUgraphNodeType",
-                "CUpointer_attribute", "CUresult", "CUstreamCaptureMode", "CUstreamCaptureStatus",
-                "CUtensorMap")  # fmt: skip
+ENUMERATIONS = ("CUdevResourceType", "CUdevice_attribute", "CUfunction_attribute",
+                "CUgraphNodeType", "CUpointer_attribute", "CUresult", "CUstreamCaptureMode",
+                "CUstreamCaptureStatus", "CUtensorMap")  # fmt: skip
 
 
 def declared(name: str) -> list[str]:

@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tilewright.problem import Trans
 from tilewright.serve.lu import factor, solve, steps
+from tilewright.serve.lu.streams import Place
 from tilewright.stencil.lu import TOP_OF_PIVOTS, Way
 
 LIVE = SimpleNamespace(spec=SimpleNamespace(multiprocessors=132))
@@ -22,8 +23,9 @@ def pretend(monkeypatch):
     """Let launches be noted instead of laid out."""
     for module in (factor, solve, steps):
         monkeypatch.setattr(module, "kernel_of", lambda live, source: source)
-    on = SimpleNamespace(cluster=16, few=16, others=116)
-    monkeypatch.setattr(factor, "streams_of", lambda live, apart: on)
+    plain, apart = Place(1, 2, 0, 32, 100), Place(3, 4, 16, 16, 116)
+    on = SimpleNamespace(plain=plain, apart=apart)
+    monkeypatch.setattr(factor, "streams_of", lambda live: on)
     for module in (factor, solve):
         monkeypatch.setattr(module, "Steps", _Noted)
         monkeypatch.setattr(module, "Plan", lambda live, made, space, name: (made, space))

@@ -18,7 +18,8 @@ All launches of a stage are one plan (`tilewright.serve.plan`).
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.lu.steps import Part, Steps
-from tilewright.serve.lu.streams import streams_of
+from tilewright.serve.lu.streams import Place, Streams, streams_of
 from tilewright.serve.plan import A, B, C, Plan, Space, call_of
 from tilewright.stencil.lu import TOP, LUKernels, Way
 
@@ -77,6 +78,8 @@ class Stage(NamedTuple):
 
     Attributes
     ----------
+    place : Place
+        Where the first and the third of them are.
     block : Plan or None
         Its panels.
     first : Plan or None
@@ -89,6 +92,7 @@ class Stage(NamedTuple):
         Rows exchanged left of it.
     """
 
+    place: Place
     block: Plan | None
     first: Plan | None
     beside: Plan | None
@@ -166,7 +170,7 @@ class Factorisation:
     def __init__(self, live: Any, precision: Precision, n: int, ld: int) -> None:
         self._live, self._n = live, n
         self._steps = steps = Steps(live, precision)
-        self._on = streams_of(live, steps.kernels.cluster_holds(n))
+        self._on = on = streams_of(live)
         self._blocks = blocks_of(n)
         self._memory = memory = _Memory(n, precision, self._blocks)
         self._a = Part(A, ld, precision.element_bytes)
@@ -175,6 +179,7 @@ class Factorisation:
         self.stages = []
         for number, (first, last) in enumerate(self._blocks):
             memory.begin(number)
+            self._place = on.apart if steps.kernels.cluster_holds(n - first) else on.plain
             self._columns(first, last, ())
             self.stages.append(self._stage(number, memory.order(0, first)))
 
@@ -187,13 +192,13 @@ class Factorisation:
         self._upper(block, (block.last, n), order, self._memory.rows_behind)
         self._product(block, (block.last, after))
         first = self._planned("LU first update")
-        self._product(block, (after, early), self._on.others)
+        self._product(block, (after, early), self._place.others)
         beside = self._planned("LU update")
         self._product(block, (early, n))
         rest = self._planned("LU update")
         left = self._a.at(block.first)
         self._steps.rows(Way.IN_PLACE, left, block.first, block.last - block.first, order)
-        return Stage(panels, first, beside, rest, self._planned("LU rows"))
+        return Stage(self._place, panels, first, beside, rest, self._planned("LU rows"))
 
     def _planned(self, name: str) -> Plan | None:
         made = self._steps.take()
@@ -214,8 +219,8 @@ class Factorisation:
         middle = first + half
         order = self._columns(first, middle, (*inside, first))
         done, behind = (first, middle), (middle, last)
-        self._upper(done, behind, order, memory.rows_of_block, self._on.few)
-        self._product(done, behind, self._on.few)
+        self._upper(done, behind, order, memory.rows_of_block, self._place.few)
+        self._product(done, behind, self._place.few)
         order = self._columns(middle, last, (*inside, first))
         steps.rows(Way.IN_PLACE, a.at(middle, first), half, last - middle, order)
         return memory.order(len(inside), first)
@@ -234,7 +239,11 @@ class Factorisation:
             np.int32(first), memory.messages, memory.counters + 4 * number, np.uint32(number + 1),
             memory.zero,
         )  # fmt: skip
-        cluster, blocks, every = self._on.cluster, self._on.few, self._live.spec.multiprocessors
+        cluster, blocks, every = (
+            self._place.cluster,
+            self._place.few,
+            self._live.spec.multiprocessors,
+        )
         kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, blocks), cluster))
         launch = kernels.panel_launch(rows, blocks, every, cluster)
         self._steps.made.append((kernel, launch, arguments))
@@ -284,8 +293,8 @@ class Factorisation:
         (first, last), (begin, end) = self._blocks[number], self._blocks[number + 1]
         rows, width, following = self._n - begin, last - first, end - begin
         pace = _PACE[self._steps.precision.letter]
-        us = following * _COLUMN_US + rows * following**2 / 2 / self._on.few / pace
-        many = us * pace * self._on.others / (rows * width)
+        us = following * _COLUMN_US + rows * following**2 / 2 / self._place.few / pace
+        many = us * pace * self._place.others / (rows * width)
         unit = self._steps.kernels.width
         return min(columns, -(-int(many) // unit) * unit)
 
@@ -302,37 +311,41 @@ class Factorisation:
             The caller's.
         """
         live, on = self._live, self._on
-        ours = on.panels, on.whole, on.beside, on.left
-        calls = {where: call_of(a, memory, pivots, 1, 0, where) for where in ours}
+        calls = {where: call_of(a, memory, pivots, 1, 0, where) for where in on.all}
 
         def begin(plan: Plan | None, where: int) -> None:
             if plan is not None:
                 enqueue(live, plan, calls[where], where)
 
         with on.lock, live.current():
-            for one in ours:
+            for one in calls:
                 on.after(one, stream)
-            cleared = live.api.cuMemsetD8Async(memory, 0, self.cleared_bytes, on.panels)
+            cleared = live.api.cuMemsetD8Async(memory, 0, self.cleared_bytes, on.whole)
             live.check(cleared, "clearing a workspace")
             try:
-                begin(self.stages[0].block, on.panels)
-                for stage, following in pairwise(self.stages):
-                    on.after(on.whole, on.panels)
-                    on.after(on.left, on.whole)
-                    begin(stage.first, on.whole)
-                    on.after(on.beside, on.whole)
-                    on.after(on.panels, on.whole)
-                    begin(stage.beside, on.beside)
-                    begin(following.block, on.panels)
-                    on.after(on.whole, on.beside)
-                    begin(stage.rest, on.whole)
-                    begin(stage.left, on.left)
-                on.after(on.whole, on.panels)
-                on.after(on.left, on.whole)
-                begin(self.stages[-1].left, on.left)
+                self._begin_stages(on, begin)
             finally:  # also where a launch fails: the memory is the caller's again
-                for one in ours:
+                for one in calls:
                     on.after(stream, one)
+
+    def _begin_stages(self, on: Streams, begin: Callable[[Plan | None, int], None]) -> None:
+        """Enqueue the stages, each one's block ahead of the updates of the one before it."""
+        for stage, following in zip_longest(self.stages, self.stages[1:]):
+            if stage is self.stages[0]:
+                on.after(stage.place.panels, on.whole)
+                begin(stage.block, stage.place.panels)
+            on.after(on.whole, stage.place.panels)
+            on.after(on.left, on.whole)
+            if following is not None:
+                begin(stage.first, on.whole)
+                beside, panels = stage.place.beside, following.place.panels
+                on.after(beside, on.whole)
+                on.after(panels, on.whole)
+                begin(stage.beside, beside)
+                begin(following.block, panels)
+                on.after(on.whole, beside)
+                begin(stage.rest, on.whole)
+            begin(stage.left, on.left)
 
 
 def factorisation(live: Any, precision: Precision, n: int, ld: int) -> Factorisation:

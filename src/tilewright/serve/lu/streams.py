@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.backend.cuda.functions import NO_TIMING, NON_BLOCKING
 from tilewright.backend.cuda.partition import partitions
 from tilewright.stencil.lu import CLUSTER
 
-__all__ = ["Streams", "streams_of"]
+__all__ = ["Place", "Streams", "streams_of"]
 
 # A stream's priority, the higher the lower; devices cut it to what they have.
 _FIRST = -5
@@ -17,48 +17,74 @@ _FIRST = -5
 # Thread blocks of a panel's kernel, each of which has a multiprocessor: a quarter of them at most.
 _PANEL_BLOCKS = 32
 
+# Multiprocessors of a device that can spare those of a cluster.
+_LEAST = 4 * CLUSTER
 
-class Streams:
-    """Streams of a device's factorisations, which stay, as do workspaces that products have there.
 
-    Panels have some multiprocessors of their own, where they are one cluster of blocks, or, where
-    `apart` is false or the driver sets none apart, a priority.  Then their blocks wait for one
-    another, so that two panels may not be on a device half each: all are on one stream.
+class Place(NamedTuple):
+    """Where panels are factored, and products beside them.
 
     Attributes
     ----------
-    panels, beside, left, whole : int
-        Addresses: of panels, of what leaves them room, of rows left of them, and of all others.
+    panels, beside : int
+        Streams.
     cluster : int
-        Blocks of a panel's cluster; 0 where panels have no multiprocessors of their own.
+        Blocks of a panel's cluster; 0 where its blocks tell each other rows through memory.
     few, others : int
         Multiprocessors for panels, and for what is beside them.
     """
 
-    def __init__(self, live: Any, apart: bool) -> None:
+    panels: int
+    beside: int
+    cluster: int
+    few: int
+    others: int
+
+
+class Streams:
+    """Streams of a device's factorisations, which stay, as do workspaces that products have there.
+
+    Panels that are one cluster of blocks have multiprocessors of their own, where the driver sets
+    some apart.  Blocks of all others wait for one another, so that two panels may not be on a
+    device half each: all of these are on one stream, whose priority is high.
+
+    Attributes
+    ----------
+    whole, left : int
+        Of what takes all multiprocessors, and of rows exchanged left of panels.
+    plain, apart : Place
+        For panels of any number of rows, and of so many as a cluster holds; else the same one.
+    """
+
+    def __init__(self, live: Any) -> None:
         self._live = live
         self.lock = threading.Lock()
         api, check = live.api, live.check
         every = live.spec.multiprocessors
 
-        def stream() -> int:
-            return int(check(api.cuStreamCreate(NON_BLOCKING), "making a stream"))
+        def stream(priority: int = 0) -> int:
+            made = api.cuStreamCreateWithPriority(NON_BLOCKING, priority)
+            return int(check(made, "making a stream"))
 
         with live.current():
-            found = partitions(live, CLUSTER) if apart else None
-            self.whole = stream()
-            if found is None:
-                self.cluster, self.few = 0, max(1, min(_PANEL_BLOCKS, every // 4))
-                self.others = every - self.few
-                made = api.cuStreamCreateWithPriority(NON_BLOCKING, _FIRST)
-                self.panels = int(check(made, "making a stream"))
-                self.beside, self.left = stream(), stream()
-            else:
-                self.cluster = CLUSTER
-                self.few, self.others = (one.multiprocessors for one in found)
-                self.panels = found[0].stream(_FIRST)
-                self.beside, self.left = found[1].stream(), found[1].stream()
             self._event = check(api.cuEventCreate(NO_TIMING), "making an event")
+            self.whole = stream()
+            few = max(1, min(_PANEL_BLOCKS, every // 4))
+            self.plain = self.apart = Place(stream(_FIRST), stream(), 0, few, every - few)
+            found = partitions(live, CLUSTER) if every >= _LEAST else None
+            if found is None:
+                self.left = stream()
+            else:
+                mine, others = found
+                sizes = mine.multiprocessors, others.multiprocessors
+                self.apart = Place(mine.stream(_FIRST), others.stream(), CLUSTER, *sizes)
+                self.left = others.stream()
+
+    @property
+    def all(self) -> set[int]:
+        """All streams."""
+        places = self.plain, self.apart
+        return {self.whole, self.left, *(x for one in places for x in (one.panels, one.beside))}
 
     def after(self, stream: int, other: int) -> None:
         """Let a stream wait for all that has been enqueued on another one."""
@@ -72,9 +98,9 @@ _made: dict[Any, Streams] = {}
 _making = threading.Lock()
 
 
-def streams_of(live: Any, apart: bool) -> Streams:
+def streams_of(live: Any) -> Streams:
     """Return a device's streams, one set however many threads ask at once."""
     with _making:
-        if (live, apart) not in _made:
-            _made[live, apart] = Streams(live, apart)
-        return _made[live, apart]
+        if live not in _made:
+            _made[live] = Streams(live)
+        return _made[live]
