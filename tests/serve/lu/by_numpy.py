@@ -24,7 +24,7 @@ def pretend(monkeypatch):
     for module in (factor, solve, steps):
         monkeypatch.setattr(module, "kernel_of", lambda live, source: source)
     plain, apart = Place(1, 2, 0, 32, 100), Place(3, 4, 16, 16, 116)
-    on = SimpleNamespace(plain=plain, apart=apart)
+    on = SimpleNamespace(plain=plain, apart=apart, alone=apart)
     monkeypatch.setattr(factor, "streams_of", lambda live: on)
     for module in (factor, solve):
         monkeypatch.setattr(module, "Steps", _Noted)

@@ -170,7 +170,7 @@ class Factorisation:
     def __init__(self, live: Any, precision: Precision, n: int, ld: int) -> None:
         self._live, self._n = live, n
         self._steps = steps = Steps(live, precision)
-        self._on = on = streams_of(live)
+        self._on = streams_of(live)
         self._blocks = blocks_of(n)
         self._memory = memory = _Memory(n, precision, self._blocks)
         self._a = Part(A, ld, precision.element_bytes)
@@ -179,9 +179,15 @@ class Factorisation:
         self.stages = []
         for number, (first, last) in enumerate(self._blocks):
             memory.begin(number)
-            self._place = on.apart if steps.kernels.cluster_holds(n - first) else on.plain
+            self._place = self._place_of(n - first, is_first=not number)
             self._columns(first, last, ())
             self.stages.append(self._stage(number, memory.order(0, first)))
+
+    def _place_of(self, rows: int, *, is_first: bool) -> Place:
+        """Return where panels of so many rows are factored."""
+        if not self._steps.kernels.cluster_holds(rows):
+            return self._on.plain
+        return self._on.alone if is_first else self._on.apart
 
     def _stage(self, number: int, order: int) -> Stage:
         """Return the launches of a block whose panels have been gathered."""
@@ -244,7 +250,9 @@ class Factorisation:
             self._place.few,
             self._live.spec.multiprocessors,
         )
-        kernel = kernel_of(self._live, kernels.panel(kernels.panel_rows(rows, blocks), cluster))
+        kernel = kernel_of(
+            self._live, kernels.panel(kernels.panel_rows(rows, cluster or blocks), cluster)
+        )
         launch = kernels.panel_launch(rows, blocks, every, cluster)
         self._steps.made.append((kernel, launch, arguments))
 

@@ -52,8 +52,9 @@ class Streams:
     ----------
     whole, left : int
         Of what takes all multiprocessors, and of rows exchanged left of panels.
-    plain, apart : Place
-        For panels of any number of rows, and of so many as a cluster holds; else the same one.
+    plain, apart, alone : Place
+        For panels of any number of rows; of so many as a cluster holds; and of these, where there
+        is nothing that could run beside them.
     """
 
     def __init__(self, live: Any) -> None:
@@ -74,10 +75,12 @@ class Streams:
             found = partitions(live, CLUSTER) if every >= _LEAST else None
             if found is None:
                 self.left = stream()
+                self.alone = self.plain
             else:
                 mine, others = found
                 sizes = mine.multiprocessors, others.multiprocessors
                 self.apart = Place(mine.stream(_FIRST), others.stream(), CLUSTER, *sizes)
+                self.alone = self.apart._replace(panels=self.whole, few=every)
                 self.left = others.stream()
 
     @property
