@@ -245,15 +245,10 @@ class Factorisation:
             np.int32(first), memory.messages, memory.counters + 4 * number, np.uint32(number + 1),
             memory.zero,
         )  # fmt: skip
-        cluster, blocks, every = (
-            self._place.cluster,
-            self._place.few,
-            self._live.spec.multiprocessors,
-        )
-        kernel = kernel_of(
-            self._live, kernels.panel(kernels.panel_rows(rows, cluster or blocks), cluster)
-        )
-        launch = kernels.panel_launch(rows, blocks, every, cluster)
+        place, every = self._place, self._live.spec.multiprocessors
+        each = kernels.panel_rows(rows, place.cluster or place.few)
+        kernel = kernel_of(self._live, kernels.panel(each, place.cluster))
+        launch = kernels.panel_launch(rows, place.few, every, place.cluster)
         self._steps.made.append((kernel, launch, arguments))
 
     def _upper(
