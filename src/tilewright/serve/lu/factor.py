@@ -179,15 +179,17 @@ class Factorisation:
         self.stages = []
         for number, (first, last) in enumerate(self._blocks):
             memory.begin(number)
-            self._place = self._place_of(n - first, is_first=not number)
+            self._place = self._place_of(n - first)
             self._columns(first, last, ())
             self.stages.append(self._stage(number, memory.order(0, first)))
 
-    def _place_of(self, rows: int, *, is_first: bool) -> Place:
-        """Return where panels of so many rows are factored."""
+    def _place_of(self, rows: int) -> Place:
+        """Return where the next block is factored, whose panels have so many rows."""
         if not self._steps.kernels.cluster_holds(rows):
             return self._on.plain
-        return self._on.alone if is_first else self._on.apart
+        # What has all multiprocessors goes on then, or there is no such thing.
+        is_beside_all = self.stages and self.stages[-1].rest
+        return self._on.apart if is_beside_all else self._on.alone
 
     def _stage(self, number: int, order: int) -> Stage:
         """Return the launches of a block whose panels have been gathered."""

@@ -53,8 +53,8 @@ class Streams:
     whole, left : int
         Of what takes all multiprocessors, and of rows exchanged left of panels.
     plain, apart, alone : Place
-        For panels of any number of rows; of so many as a cluster holds; and of these, where there
-        is nothing that could run beside them.
+        For panels of any number of rows; of so many as a cluster holds, beside products on all
+        multiprocessors; and of these where there are no such products.
     """
 
     def __init__(self, live: Any) -> None:
@@ -91,6 +91,8 @@ class Streams:
 
     def after(self, stream: int, other: int) -> None:
         """Let a stream wait for all that has been enqueued on another one."""
+        if stream == other:
+            return
         done = self._live.api.cuEventRecord(self._event, other)
         self._live.check(done, "recording an event")
         done = self._live.api.cuStreamWaitEvent(stream, self._event, 0)
