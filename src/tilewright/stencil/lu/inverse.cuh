@@ -35,12 +35,13 @@ HELPER void grow_inverse(elem *inverse, const elem *rows, elem *product, int fir
             product[(group * TOGETHER + i) * PITCH + column] = sum[i];
     } else if (group == 0 && column < first + SLAB) {
         elem w[SLAB]; /* a column of W, by substitution */
-        UNROLL for (int i = 0; i < SLAB; ++i) {
-            elem v = i == column - first ? elem_one() : elem_zero();
-            UNROLL for (int k = 0; k < i; ++k)
-                v = elem_madd(v, elem_minus(rows[i * PITCH + first + k]), w[k]);
-            w[i] = UNIT ? v : elem_over(v, rows[i * PITCH + first + i]);
-            inverse[(first + i) * PITCH + column] = w[i];
+        UNROLL for (int i = 0; i < SLAB; ++i) w[i] = i == column - first ? elem_one() : elem_zero();
+        UNROLL for (int k = 0; k < SLAB; ++k) {
+            if (!UNIT)
+                w[k] = elem_over(w[k], rows[k * PITCH + first + k]);
+            UNROLL for (int i = k + 1; i < SLAB; ++i)
+                w[i] = elem_madd(w[i], elem_minus(rows[i * PITCH + first + k]), w[k]);
+            inverse[(first + k) * PITCH + column] = w[k];
         }
     }
     BARRIER();

@@ -40,6 +40,9 @@
 /* Of L, elements of a row that are read at a time. */
 #define AHEAD (ROWS > 2 ? CHUNK : 2 * CHUNK)
 
+/* Rows of U that are found at once. */
+#define TOGETHER_ROWS (THREADS / SLAB)
+
 /* The bits of an element's size; zeros are of no element. */
 typedef struct { unsigned int high, low; } candidate;
 
@@ -244,30 +247,41 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
             }
         }
         if (first) {
-            for (int i = THREAD_ID; i < first * SLAB; i += THREADS) {
-                const int k = i / SLAB, c = i % SLAB;
-                given[i] = c < columns ? a[(isize)pivot[k] * ld + first + c] : elem_zero();
+            elem v[WIDTH / TOGETHER_ROWS];
+            const int c = THREAD_ID % SLAB, i0 = THREAD_ID / SLAB;
+            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
+                const int k = q * TOGETHER_ROWS + i0;
+                const bool there = k < first && c < columns;
+                v[q] = there ? a[(isize)pivot[k] * ld + first + c] : elem_zero();
             }
+            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q)
+                given[q * THREADS + THREAD_ID] = v[q];
             BARRIER();
             /* U of the slab: the lower inverse times what is given. */
-            const int c = THREAD_ID % SLAB, i0 = THREAD_ID / SLAB;
-            elem u[WIDTH / SLAB];
-            UNROLL for (int q = 0; q < WIDTH / SLAB; ++q) u[q] = elem_zero();
-            for (int from = 0; from < first; from += SLAB)
-                UNROLL for (int q = 0; q < WIDTH / SLAB; ++q)
-                    if (q * SLAB >= from && q * SLAB < first)
+            elem u[WIDTH / TOGETHER_ROWS];
+            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) u[q] = elem_zero();
+            ROLLED for (int from = 0; from < first; from += SLAB) {
+                elem its[SLAB];
+                UNROLL for (int k = 0; k < SLAB; ++k) its[k] = given[(from + k) * SLAB + c];
+                UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
+                    const int i = q * TOGETHER_ROWS;
+                    if (i >= from && i < first)
                         UNROLL for (int k = 0; k < SLAB; k += CHUNK) {
-                            const elem *const at = inverted + (q * SLAB + i0) * PITCH + from + k;
-                            const chunk v = *(const chunk *)at;
+                            const elem *const at = inverted + (i + i0) * PITCH + from + k;
+                            const chunk part = *(const chunk *)at;
                             UNROLL for (int e = 0; e < CHUNK; ++e)
-                                u[q] = elem_madd(u[q], v.e[e], given[(from + k + e) * SLAB + c]);
+                                u[q] = elem_madd(u[q], part.e[e], its[k + e]);
                         }
-            UNROLL for (int q = 0; q < WIDTH / SLAB; ++q)
-                if (q * SLAB < first) {
-                    upper[(q * SLAB + i0) * UPPER_PITCH + c] = u[q];
-                    if (BLOCK_ID == 0 && c < columns)
-                        top[(q * SLAB + i0) * WIDTH + first + c] = u[q];
                 }
+            }
+            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
+                const int i = q * TOGETHER_ROWS + i0;
+                if (i < first) {
+                    upper[i * UPPER_PITCH + c] = u[q];
+                    if (BLOCK_ID == 0 && c < columns)
+                        top[i * WIDTH + first + c] = u[q];
+                }
+            }
             BARRIER();
             subtract_product(x, row, takes_part, a, ld, rows, first, upper, given);
         }
@@ -363,12 +377,17 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                 }
             }
         meet_all(&met);
-        const int held = first + SLAB;
-        for (int i = THREAD_ID; i < SLAB * held; i += THREADS) {
-            const int k = i / held, c = i % held;
+        elem of_pivot[SLAB * WIDTH / THREADS];
+        UNROLL for (int q = 0; q < SLAB * WIDTH / THREADS; ++q) {
+            const int i = q * THREADS + THREAD_ID, k = i / WIDTH, c = i % WIDTH;
             const bool known = k < columns && c < first + columns;
-            lower[k * PITCH + c] =
-                known ? read_fresh(a + (isize)pivot[first + k] * ld + c) : elem_zero();
+            of_pivot[q] = elem_zero();
+            if (known)
+                of_pivot[q] = read_fresh(a + (isize)pivot[first + k] * ld + c);
+        }
+        UNROLL for (int q = 0; q < SLAB * WIDTH / THREADS; ++q) {
+            const int i = q * THREADS + THREAD_ID;
+            lower[i / WIDTH * PITCH + i % WIDTH] = of_pivot[q];
         }
         BARRIER();
         grow_inverse(inverted, lower, given, first);
