@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import pytest
@@ -45,14 +45,22 @@ def factored(letter, a):
 
 def _as_late_as_streams_let(stages):
     """Yield the launches, each block before what may be beside it, and rows left of blocks last."""
-    yield stages[0].block
+    yield from _panels(stages[0])
     for stage, following in pairwise(stages):
-        yield from (stage.first, following.block, stage.beside, stage.rest)
+        yield stage.first
+        yield from _panels(following)
+        yield from (*stage.beside, stage.rest)
     yield from (stage.left for stage in stages)
+
+
+def _panels(stage):
+    for between, panels in zip_longest([None, *stage.between], stage.panels):
+        yield from (between, panels)
 
 
 @pytest.mark.parametrize(("letter", "n"), [("s", 1), ("z", 333), ("d", 700), ("d", 1300)])
 def test_factors_are_lapacks_and_solve(letter, n, monkeypatch):
+    monkeypatch.setattr(factor, "_PART", 128)
     monkeypatch.setattr(factor, "_WIDTHS", ((1200, 512), (700, 256), (0, 128)))
     of, rng = precision(letter), np.random.default_rng(n)
     a = drawn(rng, (n, n), of.dtype)

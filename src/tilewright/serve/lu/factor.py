@@ -36,6 +36,9 @@ from tilewright.stencil.lu import TOP, LUKernels, Way
 
 __all__ = ["Factorisation", "factorisation"]
 
+Begin = Callable[[Plan | None, int], None]
+"""Enqueues launches, if there are any, on a stream."""
+
 # Of memory besides the matrix, pieces are aligned as allocators do.
 _ALIGNMENT = 256
 
@@ -66,8 +69,11 @@ def blocks_of(n: int) -> list[Block]:
 _WIDTHS = ((11500, TOP), (8500, 1024), (4000, 512), (0, 256))
 _FIRST_WIDTH = 512
 
-# Microseconds that a panel takes a column.
-_COLUMN_US = 3.0
+# Columns of a block that are factored before all multiprocessors update those behind them.
+_PART = 512
+
+# Microseconds that a panel takes a column, and for each of its rows besides.
+_COLUMN_US, _ROW_US = 1.6, 1.5e-4
 
 # Multiply-adds of a multiprocessor in a microsecond, in a product.
 _PACE = {"s": 0.2e6, "d": 0.2e6, "c": 0.05e6, "z": 0.05e6}
@@ -79,13 +85,15 @@ class Stage(NamedTuple):
     Attributes
     ----------
     place : Place
-        Where the first and the third of them are.
-    block : Plan or None
-        Its panels.
+        Where panels are, and what is beside them.
+    panels : list of Plan
+        Its panels, a part of its columns after the other.
+    between : list of Plan
+        Ahead of each part but the first one, what updates its columns by those before it.
     first : Plan or None
         Rows exchanged and U found in all columns behind it, and the next block's product.
-    beside : Plan or None
-        Products that leave multiprocessors to the next block's panels.
+    beside : list of Plan or None
+        Products that leave multiprocessors to the next block's panels, one for each part of it.
     rest : Plan or None
         Products of all columns behind those.
     left : Plan or None
@@ -93,9 +101,10 @@ class Stage(NamedTuple):
     """
 
     place: Place
-    block: Plan | None
+    panels: list[Plan | None]
+    between: list[Plan | None]
     first: Plan | None
-    beside: Plan | None
+    beside: list[Plan | None]
     rest: Plan | None
     left: Plan | None
 
@@ -176,12 +185,11 @@ class Factorisation:
         self._a = Part(A, ld, precision.element_bytes)
         self.bytes, self.cleared_bytes = memory.bytes, memory.cleared_bytes
         self.panel_width = steps.kernels.width
+        self._pace = _PACE[precision.letter]
+        self._parts: list[Plan | None] = []
         self.stages = []
-        for number, (first, last) in enumerate(self._blocks):
-            memory.begin(number)
-            self._place = self._place_of(n - first)
-            self._columns(first, last, ())
-            self.stages.append(self._stage(number, memory.order(0, first)))
+        for number, block in enumerate(self._blocks):
+            self.stages.append(self._stage(number, block))
 
     def _place_of(self, rows: int) -> Place:
         """Return where the next block is factored, whose panels have so many rows."""
@@ -191,22 +199,30 @@ class Factorisation:
         is_beside_all = self.stages and self.stages[-1].rest
         return self._on.apart if is_beside_all else self._on.alone
 
-    def _stage(self, number: int, order: int) -> Stage:
-        """Return the launches of a block whose panels have been gathered."""
-        n, block = self._n, self._blocks[number]
-        panels = self._planned("LU block")
-        after = self._blocks[number + 1].last if block.last < n else n
-        early = after + (self._early(number, n - after) if after < n else 0)
-        self._upper(block, (block.last, n), order, self._memory.rows_behind)
-        self._product(block, (block.last, after))
-        first = self._planned("LU first update")
-        self._product(block, (after, early), self._place.others)
-        beside = self._planned("LU update")
-        self._product(block, (early, n))
+    def _stage(self, number: int, block: Block) -> Stage:
+        """Return a block's launches."""
+        n, (first, last), memory = self._n, block, self._memory
+        memory.begin(number)
+        self._place = self._place_of(n - first)
+        self._parts = []
+        self._columns(first, last, ())
+        self._parts.append(self._planned("LU panels"))
+        order = memory.order(0, first)
+        after = self._blocks[number + 1].last if last < n else n
+        self._upper(block, (last, n), order, memory.rows_behind)
+        self._product(block, (last, after))
+        ahead = self._planned("LU first update")
+        beside: list[Plan | None] = []
+        for columns in self._beside(number, n - after) if after < n else ():
+            self._product(block, (after, after + columns), self._place.others)
+            beside.append(self._planned("LU update"))
+            after += columns
+        self._product(block, (after, n))
         rest = self._planned("LU update")
-        left = self._a.at(block.first)
-        self._steps.rows(Way.IN_PLACE, left, block.first, block.last - block.first, order)
-        return Stage(self._place, panels, first, beside, rest, self._planned("LU rows"))
+        self._steps.rows(Way.IN_PLACE, self._a.at(first), first, last - first, order)
+        panels, between = self._parts[::2], self._parts[1::2]
+        left = self._planned("LU rows")
+        return Stage(self._place, panels, between, ahead, beside, rest, left)
 
     def _planned(self, name: str) -> Plan | None:
         made = self._steps.take()
@@ -218,19 +234,22 @@ class Factorisation:
         `inside`: the first columns of the wider ones that these are a part of, widest first.
         """
         steps, a, memory = self._steps, self._a, self._memory
-        half = steps.kernels.width
-        if last - first <= half:
+        if last - first <= steps.kernels.width:
             self._panel(first, last, inside)
             return memory.own
-        while 2 * half < last - first:
-            half *= 2
-        middle = first + half
+        middle = self._middle(first, last)
         order = self._columns(first, middle, (*inside, first))
         done, behind = (first, middle), (middle, last)
-        self._upper(done, behind, order, memory.rows_of_block, self._place.few)
-        self._product(done, behind, self._place.few)
+        is_large = last - first > _PART
+        if is_large:
+            self._parts.append(self._planned("LU panels"))
+        few = 0 if is_large else self._place.few
+        self._upper(done, behind, order, memory.rows_of_block, few)
+        self._product(done, behind, few)
+        if is_large:
+            self._parts.append(self._planned("LU block's update"))
         order = self._columns(middle, last, (*inside, first))
-        steps.rows(Way.IN_PLACE, a.at(middle, first), half, last - middle, order)
+        steps.rows(Way.IN_PLACE, a.at(middle, first), middle - first, last - middle, order)
         return memory.order(len(inside), first)
 
     def _panel(self, first: int, last: int, inside: tuple[int, ...]) -> None:
@@ -277,31 +296,46 @@ class Factorisation:
     ) -> None:
         """Solve for rows of U in halves: `taken` has what is left of them in A."""
         steps, a, (first, last), (begin, end) = self._steps, self._a, rows, columns
-        half, many, on = steps.kernels.width, end - begin, multiprocessors
-        if last - first <= half:
+        many, on = end - begin, multiprocessors
+        if last - first <= steps.kernels.width:
             size = last - first
             inverse = self._memory.inverses.at(first)
             sizes = size, many, size
             steps.multiply(a.at(first, begin), inverse, taken, sizes, multiprocessors=on)
             return
-        while 2 * half < last - first:
-            half *= 2
-        middle = first + half
+        middle = self._middle(first, last)
+        half = middle - first
         self._solve((first, middle), columns, taken, on)
         lower, u, rest = a.at(middle, first), a.at(first, begin), taken.at(half)
         sizes = last - middle, many, half
         steps.multiply(rest, lower, u, sizes, adds=True, multiprocessors=on)
         self._solve((middle, last), columns, rest, on)
 
-    def _early(self, number: int, columns: int) -> int:
-        """Return how many columns of an update are multiplied while the next block is factored."""
-        (first, last), (begin, end) = self._blocks[number], self._blocks[number + 1]
-        rows, width, following = self._n - begin, last - first, end - begin
-        pace = _PACE[self._steps.precision.letter]
-        us = following * _COLUMN_US + rows * following**2 / 2 / self._place.few / pace
-        many = us * pace * self._place.others / (rows * width)
-        unit = self._steps.kernels.width
-        return min(columns, -(-int(many) // unit) * unit)
+    def _beside(self, number: int, columns: int) -> list[int]:
+        """Return how many columns are multiplied beside each part of the next block's panels."""
+        first, last = self._blocks[number]
+        rows, unit, pace = self._n - last, self._steps.kernels.width, self._pace
+        made: list[int] = []
+        for begin, end in self._parts_of(*self._blocks[number + 1]):
+            inside = rows * (end - begin) ** 2 / 2
+            us = (end - begin) * (_COLUMN_US + rows * _ROW_US) + inside / self._place.few / pace
+            many = us * pace * self._place.others / (rows * (last - first))
+            made.append(min(columns - sum(made), -(-int(many) // unit) * unit))
+        return made
+
+    def _parts_of(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the parts of a block's columns between which all multiprocessors update it."""
+        if last - first <= _PART:
+            return [(first, last)]
+        middle = self._middle(first, last)
+        return [*self._parts_of(first, middle), *self._parts_of(middle, last)]
+
+    def _middle(self, first: int, last: int) -> int:
+        """Return where columns are split: behind as many panels as are a power of two."""
+        half = self._steps.kernels.width
+        while 2 * half < last - first:
+            half *= 2
+        return first + half
 
     def start(self, a: int, pivots: int, memory: int, stream: int) -> None:
         """Enqueue all behind what is on a stream, which then waits for it.
@@ -333,24 +367,36 @@ class Factorisation:
                 for one in calls:
                     on.after(stream, one)
 
-    def _begin_stages(self, on: Streams, begin: Callable[[Plan | None, int], None]) -> None:
-        """Enqueue the stages, each one's block ahead of the updates of the one before it."""
+    def _begin_stages(self, on: Streams, begin: Begin) -> None:
+        """Enqueue the stages, each one's panels ahead of the updates of the one before it."""
+        first = self.stages[0]
+        self._begin_panels(on, first, [], on.whole, begin)
+        on.after(on.whole, first.place.panels)
         for stage, following in zip_longest(self.stages, self.stages[1:]):
-            if stage is self.stages[0]:
-                on.after(stage.place.panels, on.whole)
-                begin(stage.block, stage.place.panels)
-            on.after(on.whole, stage.place.panels)
             on.after(on.left, on.whole)
             if following is not None:
                 begin(stage.first, on.whole)
-                beside, panels = stage.place.beside, following.place.panels
-                on.after(beside, on.whole)
-                on.after(panels, on.whole)
-                begin(stage.beside, beside)
-                begin(following.block, panels)
+                beside = stage.place.beside
+                self._begin_panels(on, following, stage.beside, beside, begin)
                 on.after(on.whole, beside)
                 begin(stage.rest, on.whole)
+                on.after(on.whole, following.place.panels)
             begin(stage.left, on.left)
+
+    def _begin_panels(
+        self, on: Streams, stage: Stage, products: list[Plan | None], beside: int, begin: Begin
+    ) -> None:
+        """Enqueue a block's panels behind what takes all multiprocessors, and products beside."""
+        panels = stage.place.panels
+        for between, plan, product in zip_longest([None, *stage.between], stage.panels, products):
+            if between is not None:
+                on.after(on.whole, panels)
+                on.after(on.whole, beside)
+                begin(between, on.whole)
+            on.after(panels, on.whole)
+            on.after(beside, on.whole)
+            begin(product, beside)
+            begin(plan, panels)
 
 
 def factorisation(live: Any, precision: Precision, n: int, ld: int) -> Factorisation:
