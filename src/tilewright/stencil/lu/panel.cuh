@@ -348,6 +348,11 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                 if (BLOCK_ID == 0 && is_zero && *zero == 0)
                     *zero = before + first + j + 1;
             }
+            elem its[SLAB];
+            UNROLL for (int c = 0; c < SLAB - o; c += CHUNK) {
+                const chunk v = *(const chunk *)(u + c);
+                UNROLL for (int e = 0; e < CHUNK; ++e) its[c + e] = v.e[e];
+            }
             UNROLL for (int r = 0; r < ROWS; ++r) {
                 takes_part[r] = takes_part[r] && row[r] != pivot_row;
                 if (takes_part[r] && !is_zero) {
@@ -355,7 +360,7 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                     const elem minus = elem_minus(x[r][o]);
                     UNROLL for (int c = o + 1; c < SLAB; ++c)
                         if (c < SLAB - j0)
-                            x[r][c] = elem_madd(x[r][c], minus, u[c - o]);
+                            x[r][c] = elem_madd(x[r][c], minus, its[c - o]);
                 }
             }
         }
