@@ -98,7 +98,8 @@ def says(order, expected, top):
 def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, cluster):
     of = LUKernels(precision(letter))
     rng = np.random.default_rng(rows)
-    a = drawn(rng, (rows, width + 16), of.precision.dtype)
+    ld = -(-width // of.unit) * of.unit + 16  # rows begin at multiples of 16 bytes
+    a = drawn(rng, (rows, ld), of.precision.dtype)
     a[:, width:] = np.nan
     before = a.copy()
     blocks = cluster or -(-rows // (each * 256))
@@ -113,7 +114,7 @@ def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, clus
         aligned(np.zeros(size, "u4")) for size in (of.message_bytes // 4, 1, 1)
     )
     run(
-        of.panel(each, cluster), blocks, np.int64(rows), np.int32(width), a, np.int64(width + 16),
+        of.panel(each, cluster), blocks, np.int64(rows), np.int32(width), a, np.int64(ld),
         top, inverse, own, every, np.int64(rows), np.int32(2), np.int32(2), pivots, np.int32(7),
         messages, counter, np.uint32(1), zero,
     )  # fmt: skip

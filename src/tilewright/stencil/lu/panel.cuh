@@ -25,7 +25,11 @@
 
 /* Between rows of a slab's U in shared memory, so that those that a tensor core reads at once lie in
  * other banks. */
+#if TENSOR
+#define UPPER_PITCH (SLAB + CHUNK)
+#else
 #define UPPER_PITCH (SLAB + 2 * CHUNK)
+#endif
 #define NOBODY 0xffffffffu
 
 /* Columns of a slab that follow one another in the text. */
@@ -86,6 +90,59 @@ HELPER const elem *row_heard(const unsigned int *heard, int block)
     return (const elem *)(heard + block * HEARD + 4);
 }
 
+/* 16 bytes of a row that a warp moves at once, and those of a slab. */
+#define ACROSS (SLAB / CHUNK < 8 ? SLAB / CHUNK : 8)
+
+/* Where a warp's lane has them in shared memory, so that neither rows nor columns meet in a bank. */
+HELPER chunk *held_at(elem *room, int row, int part)
+{
+    return (chunk *)room + (THREAD_ID / WARP * WARP + row) * ACROSS + (part ^ row % ACROSS);
+}
+
+/* A warp's rows of a slab, whose lines it reads or writes together; `own` are the lanes whose rows
+ * are.  `a`: where the first row begins.  `room`: shared memory, 32 x ACROSS chunks a warp. */
+HELPER void load_rows(elem *x, const GLOBAL elem *a, isize ld, unsigned int own, elem *room)
+{
+    const int lane = THREAD_ID % WARP;
+    UNROLL for (int c = 0; c < SLAB; c += ACROSS * CHUNK) {
+        chunk v[ACROSS];
+        UNROLL for (int i = 0; i < ACROSS; ++i) {
+            const int row = (lane + i * WARP) / ACROSS, part = lane % ACROSS;
+            UNROLL for (int e = 0; e < CHUNK; ++e) v[i].e[e] = elem_zero();
+            if (own >> row & 1)
+                v[i] = *(const GLOBAL chunk *)(a + row * ld + c + part * CHUNK);
+        }
+        UNROLL for (int i = 0; i < ACROSS; ++i)
+            *held_at(room, (lane + i * WARP) / ACROSS, lane % ACROSS) = v[i];
+        warp_meet();
+        UNROLL for (int i = 0; i < ACROSS; ++i) {
+            const chunk its = *held_at(room, lane, i);
+            UNROLL for (int e = 0; e < CHUNK; ++e) x[c + i * CHUNK + e] = its.e[e];
+        }
+        warp_meet();
+    }
+}
+
+HELPER void store_rows(const elem *x, GLOBAL elem *a, isize ld, unsigned int own, elem *room)
+{
+    const int lane = THREAD_ID % WARP;
+    UNROLL for (int c = 0; c < SLAB; c += ACROSS * CHUNK) {
+        UNROLL for (int i = 0; i < ACROSS; ++i) {
+            chunk v;
+            UNROLL for (int e = 0; e < CHUNK; ++e) v.e[e] = x[c + i * CHUNK + e];
+            *held_at(room, lane, i) = v;
+        }
+        warp_meet();
+        UNROLL for (int i = 0; i < ACROSS; ++i) {
+            const int row = (lane + i * WARP) / ACROSS, part = lane % ACROSS;
+            const chunk v = *held_at(room, row, part);
+            if (own >> row & 1)
+                *(GLOBAL chunk *)(a + row * ld + c + part * CHUNK) = v;
+        }
+        warp_meet();
+    }
+}
+
 /* x -= L U: what the columns before a slab left to do in this thread's rows.  `room`: shared memory,
  * 32 x 8 elements a warp. */
 HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const bool *takes_part,
@@ -100,25 +157,29 @@ HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const 
         const GLOBAL elem *from[4];
         UNROLL for (int i = 0; i < 4; ++i) {
             const isize at = ROWS_OF_WARP(r) + 8 * i + g;
-            from[i] = a + (at < rows ? at : rows - 1) * ld + t;
+            from[i] = a + (at < rows ? at : rows - 1) * ld + 2 * t;
         }
         double sum[2][2][4];
         UNROLL for (int i = 0; i < 16; ++i) sum[i / 8][i / 4 % 2][i % 4] = 0;
-        double l[4][2][2], next[4][2][2];
-        UNROLL for (int step = 0; step < 4; ++step)
-            UNROLL for (int i = 0; i < 4; ++i) next[step][i / 2][i % 2] = from[i][4 * step];
+        /* Of 8 columns a lane has 2 t and the next one: those of two steps, in another order. */
+        chunk l[2][4], next[2][4];
+        UNROLL for (int p = 0; p < 2; ++p)
+            UNROLL for (int i = 0; i < 4; ++i) next[p][i] = *(const GLOBAL chunk *)(from[i] + 8 * p);
         ROLLED for (int k = 0; k < first; k += 16) {
-            UNROLL for (int step = 0; step < 4; ++step)
+            UNROLL for (int p = 0; p < 2; ++p)
                 UNROLL for (int i = 0; i < 4; ++i) {
-                    l[step][i / 2][i % 2] = next[step][i / 2][i % 2];
+                    l[p][i] = next[p][i];
                     if (k + 16 < first)
-                        next[step][i / 2][i % 2] = from[i][k + 16 + 4 * step];
+                        next[p][i] = *(const GLOBAL chunk *)(from[i] + k + 16 + 8 * p);
                 }
             UNROLL for (int step = 0; step < 4; ++step)
                 UNROLL for (int n = 0; n < 2; ++n) {
-                    const double u = upper[(k + 4 * step + t) * UPPER_PITCH + 8 * n + g];
-                    multiply_by_warp(sum[0][n], l[step][0], u);
-                    multiply_by_warp(sum[1][n], l[step][1], u);
+                    const int p = step / 2, e = step % 2;
+                    const double u = upper[(k + 8 * p + 2 * t + e) * UPPER_PITCH + 8 * n + g];
+                    const double high[2] = {l[p][0].e[e], l[p][1].e[e]};
+                    const double low[2] = {l[p][2].e[e], l[p][3].e[e]};
+                    multiply_by_warp(sum[0][n], high, u);
+                    multiply_by_warp(sum[1][n], low, u);
                 }
         }
         UNROLL for (int n = 0; n < 2; ++n) {
@@ -234,18 +295,14 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
         UNROLL for (int r = 0; r < ROWS; ++r) {
             in_slab[r] = takes_part[r];
             const GLOBAL elem *const from = a + (isize)row[r] * ld + first;
-            UNROLL for (int c = 0; c < SLAB; c += CHUNK) {
-                chunk v;
-                UNROLL for (int e = 0; e < CHUNK; ++e) v.e[e] = elem_zero();
-                if (takes_part[r] && columns == SLAB)
-                    v = *(const GLOBAL chunk *)(from + c);
-                else if (takes_part[r])
-                    UNROLL for (int e = 0; e < CHUNK; ++e)
-                        if (c + e < columns)
-                            v.e[e] = from[c + e];
-                UNROLL for (int e = 0; e < CHUNK; ++e) x[r][c + e] = v.e[e];
+            if (columns == SLAB) {
+                load_rows(x[r], from - lane * ld, ld, warp_ballot(takes_part[r]), lower);
+                continue;
             }
+            UNROLL for (int c = 0; c < SLAB; ++c)
+                x[r][c] = takes_part[r] && c < columns ? from[c] : elem_zero();
         }
+        BARRIER(); /* what is given lies there, too */
         if (first) {
             elem v[WIDTH / TOGETHER_ROWS];
             const int c = THREAD_ID % SLAB, i0 = THREAD_ID / SLAB;
@@ -367,20 +424,15 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
         UNROLL for (int r = 0; r < ROWS; ++r) go_round(x[r]);
         }
 
-        UNROLL for (int r = 0; r < ROWS; ++r)
-            if (in_slab[r]) {
-                GLOBAL elem *const to = a + (isize)row[r] * ld + first;
-                UNROLL for (int c = 0; c < SLAB; c += CHUNK) {
-                    chunk v;
-                    UNROLL for (int e = 0; e < CHUNK; ++e) v.e[e] = x[r][c + e];
-                    if (columns == SLAB)
-                        *(GLOBAL chunk *)(to + c) = v;
-                    else
-                        UNROLL for (int e = 0; e < CHUNK; ++e)
-                            if (c + e < columns)
-                                to[c + e] = v.e[e];
-                }
-            }
+        UNROLL for (int r = 0; r < ROWS; ++r) {
+            GLOBAL elem *const to = a + (isize)row[r] * ld + first;
+            if (columns == SLAB)
+                store_rows(x[r], to - lane * ld, ld, warp_ballot(in_slab[r]), lower);
+            else if (in_slab[r])
+                UNROLL for (int c = 0; c < SLAB; ++c)
+                    if (c < columns)
+                        to[c] = x[r][c];
+        }
         meet_all(&met);
         elem of_pivot[SLAB * WIDTH / THREADS];
         UNROLL for (int q = 0; q < SLAB * WIDTH / THREADS; ++q) {
