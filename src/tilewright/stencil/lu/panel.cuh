@@ -27,8 +27,10 @@
  * other banks. */
 #if TENSOR
 #define UPPER_PITCH (SLAB + CHUNK)
+#define GIVEN_PITCH (SLAB + CHUNK)
 #else
 #define UPPER_PITCH (SLAB + 2 * CHUNK)
+#define GIVEN_PITCH SLAB
 #endif
 #define NOBODY 0xffffffffu
 
@@ -42,7 +44,7 @@
     ((((r) * WARPS + THREAD_ID / WARP) * (int)BLOCK_COUNT + (int)BLOCK_ID) * WARP)
 
 /* Of L, elements of a row that are read at a time. */
-#define AHEAD (ROWS > 2 ? CHUNK : 2 * CHUNK)
+#define AHEAD (ROWS > 2 ? CHUNK : ROWS > 1 ? 2 * CHUNK : 4 * CHUNK)
 
 /* Rows of U that are found at once. */
 #define TOGETHER_ROWS (THREADS / SLAB)
@@ -143,6 +145,69 @@ HELPER void store_rows(const elem *x, GLOBAL elem *a, isize ld, unsigned int own
     }
 }
 
+/* U of a slab: the lower inverse times what is given.  `top`: where it goes besides, if anywhere. */
+HELPER void find_upper(elem *upper, const elem *inverted, const elem *given, int first,
+                       GLOBAL elem *top, int columns)
+{
+#if TENSOR
+    const int lane = THREAD_ID % WARP, g = lane / 4, t = lane % 4, row = THREAD_ID / WARP * 16;
+    if (row >= first)
+        return;
+    double u[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    _Pragma("unroll 4") for (int k = 0; k < row + 16; k += 4) {
+        const elem *const at = inverted + (row + g) * PITCH + k + t;
+        const double l[2] = {at[0], at[8 * PITCH]};
+        UNROLL for (int n = 0; n < 2; ++n)
+            multiply_by_warp(u[n], l, given[(k + t) * GIVEN_PITCH + 8 * n + g]);
+    }
+    UNROLL for (int i = 0; i < 8; ++i) {
+        const int to = row + g + i / 2 % 2 * 8, c = i / 4 * 8 + 2 * t + i % 2;
+        upper[to * UPPER_PITCH + c] = u[i / 4][i % 4];
+        if (top && c < columns)
+            top[to * WIDTH + c] = u[i / 4][i % 4];
+    }
+#else
+    const int c = THREAD_ID % SLAB, i0 = THREAD_ID / SLAB;
+    elem u[WIDTH / TOGETHER_ROWS];
+    UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) u[q] = elem_zero();
+    ROLLED for (int from = 0; from < first; from += SLAB) {
+        elem its[SLAB];
+        UNROLL for (int k = 0; k < SLAB; ++k) its[k] = given[(from + k) * GIVEN_PITCH + c];
+        UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
+            const int i = q * TOGETHER_ROWS;
+            if (i >= from && i < first)
+                UNROLL for (int k = 0; k < SLAB; k += CHUNK) {
+                    const chunk part = *(const chunk *)(inverted + (i + i0) * PITCH + from + k);
+                    UNROLL for (int e = 0; e < CHUNK; ++e)
+                        u[q] = elem_madd(u[q], part.e[e], its[k + e]);
+                }
+        }
+    }
+    UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
+        const int i = q * TOGETHER_ROWS + i0;
+        if (i >= first)
+            continue;
+        upper[i * UPPER_PITCH + c] = u[q];
+        if (top && c < columns)
+            top[i * WIDTH + c] = u[q];
+    }
+#endif
+}
+
+/* A row's part of L, read ahead. */
+HELPER void read_lower(elem l[ROWS][AHEAD], const unsigned int *row, const bool *takes_part,
+                       const GLOBAL elem *a, isize ld)
+{
+    UNROLL for (int r = 0; r < ROWS; ++r)
+        UNROLL for (int e = 0; e < AHEAD; e += CHUNK) {
+            chunk v;
+            UNROLL for (int i = 0; i < CHUNK; ++i) v.e[i] = elem_zero();
+            if (takes_part[r])
+                v = *(const GLOBAL chunk *)(a + (isize)row[r] * ld + e);
+            UNROLL for (int i = 0; i < CHUNK; ++i) l[r][e + i] = v.e[i];
+        }
+}
+
 /* x -= L U: what the columns before a slab left to do in this thread's rows.  `room`: shared memory,
  * 32 x 8 elements a warp. */
 HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const bool *takes_part,
@@ -200,16 +265,13 @@ HELPER void subtract_product(elem x[ROWS][SLAB], const unsigned int *row, const 
         }
     }
 #else
+    elem l[ROWS][AHEAD], next[ROWS][AHEAD];
+    read_lower(next, row, takes_part, a, ld);
     ROLLED for (int k = 0; k < first; k += AHEAD) {
-        elem l[ROWS][AHEAD];
         UNROLL for (int r = 0; r < ROWS; ++r)
-            UNROLL for (int e = 0; e < AHEAD; e += CHUNK) {
-                chunk v;
-                UNROLL for (int i = 0; i < CHUNK; ++i) v.e[i] = elem_zero();
-                if (takes_part[r])
-                    v = *(const GLOBAL chunk *)(a + (isize)row[r] * ld + k + e);
-                UNROLL for (int i = 0; i < CHUNK; ++i) l[r][e + i] = elem_minus(v.e[i]);
-            }
+            UNROLL for (int e = 0; e < AHEAD; ++e) l[r][e] = elem_minus(next[r][e]);
+        if (k + AHEAD < first)
+            read_lower(next, row, takes_part, a + k + AHEAD, ld);
         UNROLL for (int e = 0; e < AHEAD; ++e)
             UNROLL for (int c2 = 0; c2 < SLAB; c2 += CHUNK) {
                 const chunk v = *(const chunk *)(upper + (k + e) * UPPER_PITCH + c2);
@@ -312,33 +374,10 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
                 v[q] = there ? a[(isize)pivot[k] * ld + first + c] : elem_zero();
             }
             UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q)
-                given[q * THREADS + THREAD_ID] = v[q];
+                if (q * TOGETHER_ROWS + i0 < first)
+                    given[(q * TOGETHER_ROWS + i0) * GIVEN_PITCH + c] = v[q];
             BARRIER();
-            /* U of the slab: the lower inverse times what is given. */
-            elem u[WIDTH / TOGETHER_ROWS];
-            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) u[q] = elem_zero();
-            ROLLED for (int from = 0; from < first; from += SLAB) {
-                elem its[SLAB];
-                UNROLL for (int k = 0; k < SLAB; ++k) its[k] = given[(from + k) * SLAB + c];
-                UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
-                    const int i = q * TOGETHER_ROWS;
-                    if (i >= from && i < first)
-                        UNROLL for (int k = 0; k < SLAB; k += CHUNK) {
-                            const elem *const at = inverted + (i + i0) * PITCH + from + k;
-                            const chunk part = *(const chunk *)at;
-                            UNROLL for (int e = 0; e < CHUNK; ++e)
-                                u[q] = elem_madd(u[q], part.e[e], its[k + e]);
-                        }
-                }
-            }
-            UNROLL for (int q = 0; q < WIDTH / TOGETHER_ROWS; ++q) {
-                const int i = q * TOGETHER_ROWS + i0;
-                if (i < first) {
-                    upper[i * UPPER_PITCH + c] = u[q];
-                    if (BLOCK_ID == 0 && c < columns)
-                        top[i * WIDTH + first + c] = u[q];
-                }
-            }
+            find_upper(upper, inverted, given, first, BLOCK_ID ? 0 : top + first, columns);
             BARRIER();
             subtract_product(x, row, takes_part, a, ld, rows, first, upper, given);
         }
