@@ -26,6 +26,7 @@ __all__ = [
     "begins_aligned",
     "kernel_of",
     "ready",
+    "ready_by",
     "ready_for_batch",
     "ready_for_group",
 ]
@@ -86,6 +87,14 @@ def ready(
             assert chosen.digest(routed)
             _warn_once(str(problem_with_it))
             refuse(chosen.digest(routed))
+
+
+def ready_by(live: LiveDevice, chosen: Choice, variant: Variant) -> Kernel | None:
+    """Return the kernel of a choice that a caller made, loaded; None where it cannot be had."""
+    try:
+        return _kernel(live, chosen, variant, False)
+    except (PortfolioError, BackendError):  # another one serves
+        return None
 
 
 def ready_for_batch(

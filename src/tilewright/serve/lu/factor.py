@@ -214,7 +214,8 @@ class Factorisation:
         ahead = self._planned("LU first update")
         beside: list[Plan | None] = []
         for columns in self._beside(number, n - after) if after < n else ():
-            self._product(block, (after, after + columns), self._place.others)
+            shares = not self._place.cluster
+            self._product(block, (after, after + columns), self._place.others, shares=shares)
             beside.append(self._planned("LU update"))
             after += columns
         self._product(block, (after, n))
@@ -283,13 +284,16 @@ class Factorisation:
         self._solve(source, columns, taken, multiprocessors)
 
     def _product(
-        self, source: tuple[int, int], columns: tuple[int, int], multiprocessors: int = 0
-    ) -> None:
+        self, source: tuple[int, int], columns: tuple[int, int], multiprocessors: int = 0,
+        *, shares: bool = False,
+    ) -> None:  # fmt: skip
         """Subtract L U below the rows of U."""
         a, (first, last), (begin, end) = self._a, source, columns
         lower, u, below = a.at(last, first), a.at(first, begin), a.at(last, begin)
         sizes = self._n - last, end - begin, last - first
-        self._steps.multiply(below, lower, u, sizes, adds=True, multiprocessors=multiprocessors)
+        self._steps.multiply(
+            below, lower, u, sizes, adds=True, multiprocessors=multiprocessors, shares=shares
+        )
 
     def _solve(
         self, rows: tuple[int, int], columns: tuple[int, int], taken: Part, multiprocessors: int

@@ -6,11 +6,13 @@ from typing import Any
 
 from tilewright.backend import GemmCall, Operand
 from tilewright.dataclass import dataclass
+from tilewright.portfolio.choose import choices
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
-from tilewright.serve.kernels import kernel_of
+from tilewright.serve.kernels import kernel_of, ready_by
 from tilewright.serve.plan import Step
 from tilewright.serve.routes import direct
+from tilewright.stencil import Variant
 from tilewright.stencil.lu import LUKernels, Way
 
 __all__ = ["Part", "Steps"]
@@ -74,11 +76,12 @@ class Steps:
 
     def multiply(
         self, c: Part, a: Part, b: Part, sizes: tuple[int, int, int], *, adds: bool = False,
-        trans_a: Trans = Trans.N, multiprocessors: int = 0,
+        trans_a: Trans = Trans.N, multiprocessors: int = 0, shares: bool = False,
     ) -> None:  # fmt: skip
         """C <- op(A) B, or C <- C - op(A) B where it adds; of m x n results of sums of k.
 
-        With a number of multiprocessors, blocks that stay take no more of them.
+        With a number of multiprocessors, blocks that stay take no more of them; where the product
+        shares the others with what else runs, its blocks have to stay.
         """
         m, n, k = sizes
         if not m or not n or not k:
@@ -88,7 +91,39 @@ class Steps:
         problem = Problem(n, m, k, self.precision, Trans.N, trans_a, b.ld, a.ld, c.ld)
         first, second, result = (Operand(x.address, 0, x.ld) for x in (b, a, c))
         call = GemmCall(self.precision, n, m, k, alpha, first, second, beta, result)
-        kernel, launch, arguments = direct(self.live, problem, call)
+        step = _reading(self.live, problem, call) if adds and not shares else None
+        kernel, launch, arguments = step or direct(self.live, problem, call)
         if multiprocessors:
             launch = launch.on(multiprocessors)
         self.made.append((kernel, launch, arguments))
+
+
+# Sums up to so many terms spend much of their time on what C was.  Kernels that have several blocks
+# on a multiprocessor, which come and go, read it while others multiply.
+_SHORT = {"s": 1024, "d": 1 << 20}
+_BLOCKS = 3
+
+# Results of a product for which that is worth a look at all kernels.
+_LARGE = 1 << 20
+
+
+def _reading(live: Any, problem: Problem, call: GemmCall) -> Step | None:
+    """Return the launch of a kernel that reads C beside other blocks' products, if there is one."""
+    is_large = problem.m * problem.n >= _LARGE
+    if not is_large or problem.k > _SHORT.get(problem.precision.letter, 0):
+        return None
+    able = [
+        one
+        for one in choices(live, problem)
+        if one.ns is not None
+        and one.config.integer("min_blocks", 1) >= _BLOCKS
+        and one.config.stencil != "skinny"
+        and not one.config.integer("persistent", 0)
+        and one.config.integer("warps_k", 1) == 1
+    ]
+    if not able:
+        return None
+    chosen, variant = min(able, key=lambda one: one.ns or 0.0), Variant.of(problem)
+    kernel = ready_by(live, chosen, variant)
+    arguments = chosen.stencil.arguments(chosen.config, variant, call)
+    return None if kernel is None else (kernel, chosen.launch(problem), arguments)
