@@ -132,6 +132,24 @@ def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, clus
     assert zero[0] == 0
 
 
+@pytest.mark.parametrize("scale", [2.0**-1040, 2.0**1015])
+def test_rows_are_divided_by_pivots_whose_inverses_are_no_numbers(run, scale):
+    of = LUKernels(precision("d"))
+    a = aligned(drawn(np.random.default_rng(2), (50, 16), float) * scale)
+    expected, found, _ = lapack.dgetrf(a)
+    square, ints, words = np.zeros((128, 128)), np.zeros((3, 50), "i4"), np.zeros(2, "u4")
+    messages, zero = aligned(np.zeros(of.message_bytes // 4, "u4")), np.zeros(1, "i4")
+    run(
+        of.panel(1), 1, np.int64(50), np.int32(16), a, np.int64(16), aligned(square),
+        aligned(square), ints[0], ints[1], np.int64(0), np.int32(1), np.int32(0), ints[2],
+        np.int32(0), messages, words, np.uint32(9), zero,
+    )  # fmt: skip
+    assert np.array_equal(ints[2][:16], found)
+    upper = np.triu(expected[:16])
+    assert np.abs(np.triu(a[:16]) - upper).max() <= 1e-6 * np.abs(upper).max()
+    assert np.abs(np.tril(a, -1) - np.tril(expected, -1)).max() < 1e-6
+
+
 def test_a_zero_pivot_is_told_and_a_nan_ends_nothing(run):
     of = LUKernels(precision("d"))
     a = aligned(np.zeros((40, 16)))

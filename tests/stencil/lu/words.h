@@ -118,6 +118,10 @@ HELPER void multiply_by_warp(double *c, const double *a, double b)
 HELPER elem read_fresh(const elem *from) { return *from; }
 HELPER int read_fresh_int(const int *from) { return *from; }
 
+#if ELEM_BYTES == REAL_BYTES
+HELPER REAL rough_inverse(REAL x) { return (REAL)(1 / x * 1.000001); }
+#endif
+
 HELPER usize bits_of(REAL x)
 {
     usize bits = 0;

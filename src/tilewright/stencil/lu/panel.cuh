@@ -87,6 +87,14 @@ HELPER void go_round(elem *x)
     UNROLL for (int c = 0; c < AT_ONCE; ++c) x[SLAB - AT_ONCE + c] = first[c];
 }
 
+HELPER elem read_lane(elem x, int lane)
+{
+    union { elem e; unsigned int word[ELEM_WORDS]; } v;
+    v.e = x;
+    UNROLL for (int i = 0; i < ELEM_WORDS; ++i) v.word[i] = warp_read(v.word[i], lane);
+    return v.e;
+}
+
 HELPER const elem *row_heard(const unsigned int *heard, int block)
 {
     return (const elem *)(heard + block * HEARD + 4);
@@ -418,27 +426,28 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
             const unsigned int *const rows_heard = hear_rows(first + j, j, ROOM, number);
             /* Lanes are blocks; each inverts what it has of the largest, for LAPACK multiplies. */
             candidate largest = none;
-            elem inverted_largest = elem_zero();
+            elem of_largest = elem_one();
+            unsigned int row_of_largest = NOBODY;
             int from = lane;
             ROLLED for (int block = lane; block < blocks; block += WARP) {
                 const elem its = row_heard(rows_heard, block)[0];
+                const unsigned int its_row = rows_heard[block * HEARD];
                 const candidate one = candidate_of(its);
-                if (rows_heard[block * HEARD] != NOBODY && is_larger(one, largest)) {
+                if (its_row != NOBODY && is_larger(one, largest)) {
                     largest = one;
-                    inverted_largest = elem_over(elem_one(), its);
+                    of_largest = its;
+                    row_of_largest = its_row;
                     from = block;
                 }
             }
+            const elem inverse_there = inverse_of(of_largest);
             const int winner = lane_of_largest(largest);
             from = blocks > WARP ? (int)warp_read((unsigned int)from, winner) : winner;
-            union { elem e; unsigned int word[ELEM_WORDS]; } factor;
-            factor.e = inverted_largest;
-            UNROLL for (int i = 0; i < ELEM_WORDS; ++i)
-                factor.word[i] = warp_read(factor.word[i], winner);
+            const unsigned int pivot_row = warp_read(row_of_largest, winner);
+            const elem divisor = read_lane(of_largest, winner);
+            const elem factor = read_lane(inverse_there, winner);
             const elem *const u = row_heard(rows_heard, from);
-            const unsigned int pivot_row = rows_heard[from * HEARD];
-            const elem divisor = u[0];
-            const bool is_zero = elem_is_zero(divisor), tiny = is_tiny(size_of(divisor));
+            const bool is_zero = elem_is_zero(divisor), far = is_far(size_of(divisor));
             if (THREAD_ID == 0) {
                 pivot[first + j] = (int)pivot_row;
                 if (BLOCK_ID == 0 && is_zero && *zero == 0)
@@ -452,7 +461,7 @@ KERNEL IN_CLUSTERS THREADS_AND_BLOCKS(THREADS, 1) void lu_panel(isize rows, int 
             UNROLL for (int r = 0; r < ROWS; ++r) {
                 takes_part[r] = takes_part[r] && row[r] != pivot_row;
                 if (takes_part[r] && !is_zero) {
-                    x[r][o] = tiny ? elem_over(x[r][o], divisor) : elem_times(x[r][o], factor.e);
+                    x[r][o] = far ? elem_over(x[r][o], divisor) : elem_times(x[r][o], factor);
                     const elem minus = elem_minus(x[r][o]);
                     UNROLL for (int c = o + 1; c < SLAB; ++c)
                         if (c < SLAB - j0)

@@ -141,6 +141,20 @@ HELPER void multiply_by_warp(double *c, const double *a, double b)
 }
 #endif
 
+/* 1 / x to half of a double's digits, or all but the last bits of a float's. */
+#if ELEM_BYTES == REAL_BYTES
+HELPER REAL rough_inverse(REAL x)
+{
+    REAL v;
+#if REAL_BYTES == 8
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(v) : "d"(x));
+#else
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
+#endif
+    return v;
+}
+#endif
+
 HELPER usize bits_of(REAL x)
 {
 #if REAL_BYTES == 8
@@ -165,10 +179,12 @@ HELPER usize size_of(elem x)
 #endif
 }
 
-/* Whether 1 / x overflows: of sizes as above, those below the least normal number's. */
-HELPER bool is_tiny(usize size)
+/* Whether 1 / x is too large or too small to divide by: of sizes as above, by their exponents. */
+HELPER bool is_far(usize size)
 {
-    return size < (SIGN | ((usize)1 << (REAL_BYTES == 8 ? 52 : 55)));
+    const int most = REAL_BYTES == 8 ? 0x7ff : 0xff;
+    const int exponent = (int)(size >> (REAL_BYTES == 8 ? 52 : 55)) & most;
+    return exponent < 24 || exponent > most - 24;
 }
 
 HELPER elem elem_minus(elem x)
@@ -197,5 +213,20 @@ HELPER elem elem_over(elem x, elem y)
     }
     const REAL r = y.x / y.y, d = y.x * r + y.y;
     return elem_scalar((x.x * r + x.y) / d, (x.y * r - x.x) / d);
+#endif
+}
+
+/* 1 / x, where that is not far: no branches, so that other work goes on meanwhile. */
+HELPER elem inverse_of(elem x)
+{
+#if ELEM_BYTES != REAL_BYTES
+    return elem_over(elem_one(), x);
+#else
+    REAL v = rough_inverse(x);
+    UNROLL for (int i = 0; i < REAL_BYTES / 4; ++i) {
+        const REAL error = elem_madd((REAL)1, -x, v);
+        v = elem_madd(v, v, error);
+    }
+    return v;
 #endif
 }
