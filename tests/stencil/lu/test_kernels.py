@@ -132,7 +132,7 @@ def test_a_panel_is_factored_as_lapack_does(run, letter, rows, width, each, clus
     assert zero[0] == 0
 
 
-@pytest.mark.parametrize("scale", [2.0**-1040, 2.0**1015])
+@pytest.mark.parametrize("scale", [2.0**-1010, 2.0**1015])
 def test_rows_are_divided_by_pivots_whose_inverses_are_no_numbers(run, scale):
     of = LUKernels(precision("d"))
     a = aligned(drawn(np.random.default_rng(2), (50, 16), float) * scale)
