@@ -15,6 +15,7 @@ from tilewright.serve.lu import factor
 from tilewright.serve.lu.factor import Factorisation, blocks_of
 from tilewright.serve.lu.solve import Solution
 from tilewright.serve.plan import A, B, C
+from tilewright.stencil.lu import LUKernels
 
 linalg = pytest.importorskip("scipy.linalg")
 
@@ -36,7 +37,7 @@ def factored(letter, a):
     rows = np.full((n, n + 4), np.nan, of.dtype)
     rows[:, :n] = a
     pivots = np.zeros(n, np.int32)
-    machine = Machine(of.dtype, made.panel_width, {A: rows, B: np.zeros(made.bytes), C: pivots})
+    machine = Machine(of.dtype, LUKernels(of).width, {A: rows, B: np.zeros(made.bytes), C: pivots})
     for plan in _as_late_as_streams_let(made.stages):
         if plan is not None:
             machine.run(plan[0])

@@ -184,7 +184,6 @@ class Factorisation:
         self._memory = memory = _Memory(n, precision, self._blocks)
         self._a = Part(A, ld, precision.element_bytes)
         self.bytes, self.cleared_bytes = memory.bytes, memory.cleared_bytes
-        self.panel_width = steps.kernels.width
         self._pace = _PACE[precision.letter]
         self._parts: list[Plan | None] = []
         self.stages = []
