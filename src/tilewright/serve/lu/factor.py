@@ -32,7 +32,7 @@ from tilewright.serve.kernels import kernel_of
 from tilewright.serve.lu.steps import Part, Steps
 from tilewright.serve.lu.streams import Place, Streams, streams_of
 from tilewright.serve.plan import A, B, C, Plan, Space, call_of
-from tilewright.stencil.lu import TOP, LUKernels, Way
+from tilewright.stencil.lu import LUKernels, Way
 
 __all__ = ["Factorisation", "factorisation"]
 
@@ -66,14 +66,14 @@ def blocks_of(n: int) -> list[Block]:
 
 
 # From how many rows and columns on that are left, how wide blocks are.
-_WIDTHS = ((11500, TOP), (8500, 1024), (4000, 512), (0, 256))
+_WIDTHS = ((8500, 1024), (5000, 512), (2500, 256), (0, 128))
 _FIRST_WIDTH = 512
 
 # Columns of a block that are factored before all multiprocessors update those behind them.
-_PART = 512
+_PART = 256
 
 # Microseconds that a panel takes a column, and for each of its rows besides.
-_COLUMN_US, _ROW_US = 1.6, 1.5e-4
+_COLUMN_US, _ROW_US = 1.25, 1e-4
 
 # Multiply-adds of a multiprocessor in a microsecond, in a product.
 _PACE = {"s": 0.2e6, "d": 0.2e6, "c": 0.05e6, "z": 0.05e6}
@@ -178,7 +178,7 @@ class Factorisation:
 
     def __init__(self, live: Any, precision: Precision, n: int, ld: int) -> None:
         self._live, self._n = live, n
-        self._steps = steps = Steps(live, precision)
+        self._steps = Steps(live, precision)
         self._on = streams_of(live)
         self._blocks = blocks_of(n)
         self._memory = memory = _Memory(n, precision, self._blocks)
