@@ -1,19 +1,19 @@
 """LU factorisation with partial pivoting on a CUDA device, right-looking, with look-ahead.
 
-Columns are factored some hundred at a time (a block), each block panel by panel.  Blocks are on
-the critical path and take few multiprocessors, so that they are on a stream of their own, ahead of
-the updates by one::
+Columns are factored some hundred at a time (a block), each block panel by panel.  Panels are on the
+critical path and take few multiprocessors: those of a block run beside the updates by the one
+before it, on multiprocessors of their own::
 
-    panels    block 0 |         | block 1         | ...
-    whole             | first 0 |        | rest 0 | first 1 | ...
-    beside                      | beside 0        |
-    left                                          | rows 1
+    panels    block 0 |         | part 0   |         | part 1   |        |         | part 0 ...
+    whole             | first 0 |          | between |          | rest 0 | first 1 |
+    beside                      | products |         | products |                  | products ...
+    left                                                                 | rows 1
 
     first t: behind block t rows exchanged, U found, and the product in block t + 1's columns
-    beside t, rest t: products in the columns behind them; rows t: rows exchanged left of block t
+    products, rest t: those in the columns behind them; rows t: rows exchanged left of block t
+    between: what a part of block t + 1 leaves to do in the block's other parts
 
-Panels have multiprocessors of their own, which what is beside them leaves free.
-All launches of a stage are one plan (`tilewright.serve.plan`).
+All launches of a stream between two others' are one plan (`tilewright.serve.plan`).
 """
 
 from __future__ import annotations
