@@ -342,13 +342,14 @@ def lu() -> str:
     lines = [
         [
             precision(row["precision"]).dtype_name, str(row["size"]), f"{row['ms']:.1f}",
-            f"{row['tflops']:.1f}", f"{row['of_gemm']:.2f}", f"{row['ratio']:.2f}",
+            f"{1000 * row['ms'] / row['size']:.2f}", f"{row['tflops']:.1f}",
+            f"{row['of_gemm']:.2f}", f"{row['ratio']:.2f}",
             *(f"{one:.2f}" for one in row["solve_ratios"].values()),
         ]
         for row in rows("h100/lu")
     ]  # fmt: skip
     sides = rows("h100/lu")[0]["solve_ratios"]
-    head = ["", "n", "ms", "TFLOP/s", "of `gemm`'s", "cuSOLVER's time / ours",
+    head = ["", "n", "ms", "us a column", "TFLOP/s", "of `gemm`'s", "cuSOLVER's time / ours",
             *(f"solve for {one}" for one in sides)]  # fmt: skip
     return f"{about('h100/lu')}.\n\n{table(head, lines)}"
 

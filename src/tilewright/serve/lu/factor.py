@@ -70,10 +70,10 @@ _WIDTHS = ((8500, 1024), (5000, 512), (2500, 256), (0, 128))
 _FIRST_WIDTH = 512
 
 # Columns of a block that are factored before all multiprocessors update those behind them.
-_PART = 256
+_PART = 512
 
 # Microseconds that a panel takes a column, and for each of its rows besides.
-_COLUMN_US, _ROW_US = 1.25, 1e-4
+_COLUMN_US, _ROW_US = 1.6, 1.4e-4
 
 # Multiply-adds of a multiprocessor in a microsecond, in a product.
 _PACE = {"s": 0.2e6, "d": 0.2e6, "c": 0.05e6, "z": 0.05e6}
