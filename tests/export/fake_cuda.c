@@ -494,16 +494,34 @@ int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
     return 0;
 }
 
-int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream)
+/* CUDA_MEMCPY2D: a side has its offsets, kind, addresses, and pitch. */
+typedef struct {
+    size_t x, y;
+    int kind;
+    const char *host;
+    uint64_t device;
+    void *array;
+    size_t pitch;
+} side;
+typedef struct {
+    side from, to;
+    size_t width, lines;
+} plane;
+
+static char *address_of(const side *it, size_t line)
 {
-    (void)stream;
-    return cuMemcpyHtoD_v2(to, from, bytes);
+    char *const first = it->kind == 1 ? (char *)(uintptr_t)it->host : (char *)(uintptr_t)it->device;
+    return first + line * it->pitch;
 }
 
-int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream)
+int cuMemcpy2DAsync_v2(const plane *it, void *stream)
 {
     (void)stream;
-    return cuMemcpyDtoH_v2(to, from, bytes);
+    if (it->width > it->from.pitch || it->width > it->to.pitch)
+        return 1;
+    for (size_t line = 0; line < it->lines; ++line)
+        memcpy(address_of(&it->to, line), address_of(&it->from, line), it->width);
+    return 0;
 }
 
 int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t bytes)

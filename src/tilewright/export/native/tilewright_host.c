@@ -59,14 +59,12 @@ typedef struct {
     int (*wait)(void *event);
     int (*pin)(void **memory, size_t bytes, unsigned flags);
     int (*allocate)(uint64_t *memory, size_t bytes);
-    int (*to_device)(uint64_t device, const void *host, size_t bytes, void *stream);
-    int (*to_host)(void *host, uint64_t device, size_t bytes, void *stream);
+    int (*copy)(const tilewright_plane *plane, void *stream);
 } functions;
 
 static const char *const names[] = {
     "cuInit", "cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuStreamWaitEvent",
-    "cuEventSynchronize", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2"};
+    "cuEventSynchronize", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpy2DAsync_v2"};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* Two panels of each matrix: one is used while the other is on its way. */
@@ -187,10 +185,9 @@ static tilewright_lines lines_of(const matrix *x, int slot, int64_t row, int64_t
 
 static tilewright_staging staging(void)
 {
-    return (tilewright_staging){tilewright_driver.push, tilewright_driver.pop, cu.to_device,
-                                cu.to_host, tilewright_driver.record, cu.wait, here.context,
-                                here.copies, here.buffers, here.buffer_events, BUFFER_BYTES,
-                                here.copiers};
+    return (tilewright_staging){tilewright_driver.push, tilewright_driver.pop, cu.copy,
+                                tilewright_driver.record, cu.wait, here.context, here.copies,
+                                here.buffers, here.buffer_events, BUFFER_BYTES, here.copiers};
 }
 
 /* Find the slot of a panel, or one for it; it is on its way there if `reads`, and products wait. */
