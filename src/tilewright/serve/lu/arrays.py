@@ -172,19 +172,31 @@ def _transport(live: Any, size: int) -> Iterator[Any]:
         made.close()
 
 
+def _address(memory: Any) -> int:
+    """Return where memory of a transport begins: a number, or that and bytes behind."""
+    return memory if isinstance(memory, int) else sum(memory)
+
+
+def _fetch(way: Any, memory: Any, lines: NDArray[Any], ld: int) -> None:
+    """Copy to the host, and wait for it."""
+    copied = way.fetch(memory, lines, ld, ())
+    if copied is not None:
+        copied.wait()
+
+
 def factor_numpy(live: Any, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
     """Return factors and pivots of an array in the host's memory, and the first zero pivot."""
     n, ld = len(a), _padded(len(a), a.dtype)
     found = factorisation(live, precision_of(a.dtype), n, ld)
     lu, pivots = np.empty((n, n), a.dtype), np.empty(n, np.int32)
     with _transport(live, a.nbytes) as way:
-        sizes = (n * ld * a.itemsize, pivots.nbytes, found.bytes)
-        matrix, places, memory = way.allocate(sizes)
-        _begin(live, way.upload(matrix, a, ld, ()))
+        held = way.allocate((n * ld * a.itemsize, pivots.nbytes, found.bytes))
+        matrix, places, memory = map(_address, held)
+        _begin(live, way.upload(held[0], a, ld, ()))
         found.start(matrix, places, memory, live.stream)
         zero = _first_zero(live, memory, live.stream)
         if not zero:
-            way.download(matrix, lu, ld, ())
+            _fetch(way, held[0], lu, ld)
             live.download(places, pivots)
     return lu, pivots, zero
 
@@ -206,12 +218,11 @@ def solve_numpy(
     found = solution(live, precision_of(lu.dtype), n, ld, sides, trans)
     with _transport(live, lu.nbytes) as way:
         places = pivots.astype(np.int32)
-        sizes = (n * ld * lu.itemsize, b.nbytes, places.nbytes)
-        matrix, sides_there, pivots_there = way.allocate(sizes)
-        events = way.upload(matrix, lu, ld, ()), way.upload(sides_there, b, sides, ())
-        _begin(live, *events)
+        held = way.allocate((n * ld * lu.itemsize, b.nbytes, places.nbytes))
+        matrix, sides_there, pivots_there = map(_address, held)
+        _begin(live, way.upload(held[0], lu, ld, ()), way.upload(held[1], b, sides, ()))
         live.write(pivots_there, places)
         found.start(matrix, sides_there, pivots_there, live.stream)
         with live.current():
             live.check(live.api.cuStreamSynchronize(live.stream), f"{live.id} failed")
-        way.download(sides_there, b, sides, ())
+        _fetch(way, held[1], b, sides)

@@ -204,14 +204,6 @@ class Overlapped:
             self._lent[stream] = address, size
         return address, None
 
-    def download(
-        self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
-    ) -> None:
-        """Copy to the host, or to another device, and wait for it."""
-        copied = self.fetch(memory, lines, ld, after)
-        if copied is not None:
-            copied.wait()
-
     def fetch(
         self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
     ) -> Event | None:
