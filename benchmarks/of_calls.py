@@ -380,13 +380,13 @@ def blas_calls() -> str:
     lines = []
     for size in dict.fromkeys(key[1:] for key in found):
         cells = [
-            f"{row['ms']:.3g} ({row['after_host_ms']:.3g}) / {row['host_ms']:.3g}"
+            f"{row['ms']:.3g} / {row['host_ms']:.3g} ({row['ratio']:.2f})"
             for letter in "sdcz" if (row := found.get((letter, *size)))
         ]  # fmt: skip
         lines.append([" x ".join(map(str, size)), *cells])
     cores = rows(name)[0]["cores"]
     head = [
-        f"ms, device (right after the host's BLAS) / {cores} cores",
+        f"ms, device / {cores} cores",
         *(name_of(letter) for letter in "sdcz"),
     ]
     return f"{about(name)}.\n\n{table(head, lines)}"

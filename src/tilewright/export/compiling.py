@@ -13,8 +13,12 @@ from tilewright.core.build import compilers
 
 __all__ = ["CompilerError", "link"]
 
-# -ffp-contract=off: a product and a sum rounded once would choose other kernels.
-_FLAGS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-D_GNU_SOURCE")
+# -ffp-contract=off: a product and a sum rounded once would choose other kernels.  Functions that
+# are called by another one's prototype are errors, as they are to newer compilers.
+_FLAGS = (
+    "-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-D_GNU_SOURCE",
+    "-Werror=incompatible-pointer-types",
+)  # fmt: skip
 _LIBRARIES = ("-ldl", "-lm", "-lpthread")
 
 # A compiler or linker that takes longer hangs.

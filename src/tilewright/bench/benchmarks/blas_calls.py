@@ -113,7 +113,7 @@ def cblas_call(library: ctypes.CDLL, letter: str, a: Any, b: Any, c: Any) -> Cal
     (m, k), n = a.shape, b.shape[1]
     function = library[f"cblas_{letter}gemm"]
 
-    def call(held: Any = values) -> None:
+    def call(held: Any = (values, a, b, c)) -> None:
         function(
             _ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k, alpha, address_a, k, address_b, n, beta,
             address_c, n,
