@@ -386,7 +386,7 @@ def blas_calls() -> str:
         lines.append([" x ".join(map(str, size)), *cells])
     cores = rows(name)[0]["cores"]
     head = [
-        f"ms, device / {cores} cores",
+        f"ms, device / {cores} cores (ratio)",
         *(name_of(letter) for letter in "sdcz"),
     ]
     return f"{about(name)}.\n\n{table(head, lines)}"
