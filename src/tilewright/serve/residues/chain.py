@@ -329,7 +329,7 @@ class Chain:
             )  # fmt: skip
 
     def _apart(self, m: int, n: int) -> bool:
-        """Whether each plane's products are a launch of their own."""
+        """Whether each plane's products are a launch of their own: no, it is slower (ladder.md)."""
         return False
 
     def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
