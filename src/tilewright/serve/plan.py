@@ -343,7 +343,7 @@ def _words(value: Any) -> Any:
 class PlanParts(NamedTuple):
     """What a native plan is made of; arrays of core.h's structures.
 
-    Attributes
+    Parameters
     ----------
     launches : list
         Their functions are those of the kernels' handles.

@@ -24,7 +24,7 @@ _LEAST = 4 * CLUSTER
 class Place(NamedTuple):
     """Where panels are factored, and products beside them.
 
-    Attributes
+    Parameters
     ----------
     panels, beside : int
         Streams.
