@@ -7,7 +7,6 @@ import pytest
 
 import tilewright as tw
 from tests.serve.arrays.test_device import imported
-from tilewright.serve import calls
 from tilewright.serve.split import FLOOR
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
@@ -16,21 +15,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
 @pytest.fixture
 def cupy(cuda):
     return imported("cupy")
-
-
-@pytest.fixture
-def laid(monkeypatch):
-    """What calls are laid out as."""
-    found = []
-
-    def lay_out(*arguments, **options):
-        found.append(original(*arguments, **options))
-        return found[-1]
-
-    original = calls.lay_out
-    monkeypatch.setattr(calls, "lay_out", lay_out)
-    calls.forget_plans()
-    return found
 
 
 @pytest.mark.parametrize(("trans", "k"), [("NN", 640), ("TT", 640), ("TN", 8256)])
