@@ -47,6 +47,16 @@ def test_products_of_one_dtype_are_served_and_all_else_is_cupys(served: Any) -> 
     assert cupy.matmul is np.matmul
 
 
+def test_blocks_may_end_in_any_order(served: Any) -> None:
+    first, second = served.matmul("fp32"), served.matmul("fp64")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert served.cupy.matmul is not np.matmul
+    second.__exit__(None, None, None)
+    assert served.cupy.matmul is np.matmul
+
+
 def test_cupys_own_is_back_after_an_error(served: Any) -> None:
     with pytest.raises(ValueError, match="mismatch"), served.matmul():
         served.cupy.matmul(np.ones((3, 4)), np.ones((3, 4)))

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +20,11 @@ from tilewright.serve.accuracy import by_precision
 from tilewright.serve.matmul import matmul as served_matmul
 
 __all__ = ["matmul"]
+
+_theirs = cupy.matmul
+# Of the blocks that were entered and not left yet, in any thread, accuracies by dtype.
+_entered: list[Mapping[Any, str]] = []
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -39,16 +45,22 @@ def matmul(accuracy: str = "fp32") -> Iterator[None]:
         If no dtype knows the accuracy.
     """
     known = {PRECISIONS[letter].dtype: of for letter, of in by_precision(accuracy).items()}
-    theirs = cupy.matmul
-
-    def ours(a: Any, b: Any, /, *args: Any, **kwargs: Any) -> Any:
-        plain = type(a) is type(b) is cupy.ndarray and a.dtype == b.dtype and a.ndim and b.ndim
-        if args or kwargs or not plain or a.dtype not in known:
-            return theirs(a, b, *args, **kwargs)
-        return served_matmul(a, b, accuracy=known[a.dtype])
-
-    cupy.matmul = ours
+    with _lock:
+        _entered.append(known)
+        cupy.matmul = _ours
     try:
         yield
     finally:
-        cupy.matmul = theirs
+        with _lock:
+            _entered[:] = [one for one in _entered if one is not known]
+            if not _entered:
+                cupy.matmul = _theirs
+
+
+def _ours(a: Any, b: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Multiply as the block says that was entered last."""
+    known = _entered[-1:]  # none in another thread's call that began before the last block ended
+    plain = type(a) is type(b) is cupy.ndarray and a.dtype == b.dtype and a.ndim and b.ndim
+    if args or kwargs or not plain or not known or a.dtype not in known[0]:
+        return _theirs(a, b, *args, **kwargs)
+    return served_matmul(a, b, accuracy=known[0][a.dtype])

@@ -175,7 +175,7 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     limits = limits_of(max_device_memory, max_host_memory)
-    residues = residues_asked(accuracy, certify, max_workspace)
+    residues = residues_asked(a, accuracy, certify, max_workspace)
     plain = report is None and limits is None and epilogue is None and not residues.certify
     if plain and (device is None or not isinstance(device, list | tuple)):
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:

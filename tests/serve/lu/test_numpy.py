@@ -17,7 +17,7 @@ class Device:
     id, stream = "cuda:0", 7
 
     def __init__(self):
-        self.memory = {}
+        self.memory, self.writes = {}, 0
 
     def current(self):
         return nullcontext()
@@ -31,6 +31,7 @@ class Device:
         del self.memory[address]
 
     def write(self, address, array, offset=0):
+        self.writes += 1
         self.memory[address][offset : offset + array.nbytes] = array.tobytes()
 
     def download(self, address, array, offset=0):
@@ -51,4 +52,5 @@ def test_a_small_matrix_comes_back_from_where_kernels_found_it(monkeypatch, n):
     assert (pivots == 0).all()
     assert zero == 0
     assert [type(x) for x in told[0]] == [int] * 4
+    assert device.writes == 1
     assert not device.memory

@@ -194,7 +194,10 @@ def test_a_limit_is_kept_or_ieee_serves(short_cuts, monkeypatch, certify):
     [
         ({"certify": True}, "certify=True is for accuracy='fp64', not 'ieee'"),
         ({"certify": 1, "accuracy": "fp64"}, "certify=1 is neither True nor False"),
-        ({"max_workspace": 5}, "max_workspace=5 is for accuracy='fp64', not 'ieee'"),
+        (
+            {"max_workspace": 5},
+            "max_workspace=5 is for accuracy='fp64' and 'accurate' DoubleDouble arrays, not 'ieee'",
+        ),
         ({"max_workspace": 0, "accuracy": "fp64"}, "max_workspace=0 is not a number of bytes"),
         ({"max_workspace": 2.5, "accuracy": "fp64"}, "max_workspace=2.5 is not a number of bytes"),
         (

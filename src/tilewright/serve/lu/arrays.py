@@ -57,12 +57,19 @@ def is_able(live: LiveDevice) -> bool:
     return live.spec.shared_bytes_per_block >= SHARED_BYTES
 
 
+def _free_memory(live: Any) -> int:
+    """Return what is free, and what is kept for calls like this one."""
+    from tilewright.serve.streamed.overlapped import kept_bytes
+
+    return int(live.free_memory) + sum(kept_bytes(live))
+
+
 def takes(live: Any, a: NDArray[Any]) -> bool:
     """Whether a device factors a NumPy matrix whole, with as much memory for its workspaces.
 
     Others are factored by products, which pass through the device tile by tile.
     """
-    return is_able(live) and len(a) <= _MOST_ROWS and 2 * a.nbytes <= live.free_memory
+    return is_able(live) and len(a) <= _MOST_ROWS and 2 * a.nbytes <= _free_memory(live)
 
 
 def check_able(ordinal: int) -> None:
@@ -177,6 +184,13 @@ def _address(memory: Any) -> int:
     return memory if isinstance(memory, int) else sum(memory)
 
 
+def _upload(way: Any, memory: Any, lines: NDArray[Any], ld: int) -> Any:
+    """Enqueue a copy to the device, and return the event of its end, if it takes one."""
+    if not way.overlaps and lines.shape[1] < ld:  # at once, with zeros that fill lines up
+        lines = np.pad(lines, ((0, 0), (0, ld - lines.shape[1])))
+    return way.upload(memory, lines, ld, ())
+
+
 def _fetch(way: Any, memory: Any, lines: NDArray[Any], ld: int) -> None:
     """Copy to the host, and wait for it."""
     copied = way.fetch(memory, lines, ld, ())
@@ -192,7 +206,7 @@ def factor_numpy(live: Any, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.i
     with _transport(live, a.nbytes) as way:
         held = way.allocate((n * ld * a.itemsize, pivots.nbytes, found.bytes))
         matrix, places, memory = map(_address, held)
-        _begin(live, way.upload(held[0], a, ld, ()))
+        _begin(live, _upload(way, held[0], a, ld))
         found.start(matrix, places, memory, live.stream)
         zero = _first_zero(live, memory, live.stream)
         if not zero:
@@ -220,7 +234,7 @@ def solve_numpy(
         places = pivots.astype(np.int32)
         held = way.allocate((n * ld * lu.itemsize, b.nbytes, places.nbytes))
         matrix, sides_there, pivots_there = map(_address, held)
-        _begin(live, way.upload(held[0], lu, ld, ()), way.upload(held[1], b, sides, ()))
+        _begin(live, _upload(way, held[0], lu, ld), _upload(way, held[1], b, sides))
         live.write(pivots_there, places)
         found.start(matrix, sides_there, pivots_there, live.stream)
         with live.current():

@@ -12,8 +12,7 @@ from tilewright.backend import BackendError
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
 from tilewright.serve.residues.cuts import passes_of
-from tilewright.serve.split.decision import DECISION_WORDS
-from tilewright.stencil.residues.sources import SEED, UNCERTIFIED, Passes
+from tilewright.stencil.residues.sources import REPORT_WORDS, SEED, UNCERTIFIED, Passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class CertificateError(BackendError):
 
 def first_words(products: int) -> NDArray[np.int32]:
     """Return a report's words before a call, of which so many products are to be certified."""
-    words = np.frombuffer(os.urandom(4 * DECISION_WORDS), np.int32).copy()
+    words = np.frombuffer(os.urandom(4 * REPORT_WORDS), np.int32).copy()
     words[:SEED] = 0
     words[UNCERTIFIED] = products
     return words

@@ -38,8 +38,8 @@ class Residues:
 PLAIN = Residues()
 
 
-def residues_asked(accuracy: str, certify: Any, max_workspace: Any) -> Residues:
-    """Return the options of a call.
+def residues_asked(a: Any, accuracy: str, certify: Any, max_workspace: Any) -> Residues:
+    """Return the options of a call whose first operand is `a`.
 
     Raises
     ------
@@ -55,9 +55,14 @@ def residues_asked(accuracy: str, certify: Any, max_workspace: Any) -> Residues:
         raise ValueError(
             f"max_workspace={shown(max_workspace)} is not a number of bytes; give one above 0"
         )
+    if accuracy == "ieee" and type(a).__module__.startswith("tilewright."):
+        accuracy = "accurate"  # so DoubleDouble arrays are multiplied
     if accuracy != "fp64" and (certify or accuracy != "accurate"):
-        given = "certify=True" if certify else f"max_workspace={max_workspace}"
-        raise ValueError(f"{given} is for accuracy='fp64', not {accuracy!r}; leave it out")
+        given, others = "certify=True", ""
+        if not certify:
+            given = f"max_workspace={max_workspace}"
+            others = " and 'accurate' DoubleDouble arrays"
+        raise ValueError(f"{given} is for accuracy='fp64'{others}, not {accuracy!r}; leave it out")
     return Residues(bool(certify), None if max_workspace is None else int(max_workspace))
 
 

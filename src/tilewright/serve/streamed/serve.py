@@ -129,7 +129,9 @@ def _multiply(
 ) -> None:
     """Cut a product and let devices compute it behind events."""
     if request.report is not None:
-        raise ValueError("report is of one product, and tiles are many; leave it out, or limits")
+        raise ValueError(
+            "report and certify are of one product, and tiles are many; leave them out, or limits"
+        )
     if request.arithmetic == INVARIANT:
         raise ValueError("device is a list, and accuracy='batch_invariant' takes one; name one")
     if request.triangle is not None or request.precision.parts > 1:
