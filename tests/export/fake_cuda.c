@@ -357,11 +357,12 @@ int cuStreamIsCapturing(void *stream, int *status)
     return 0;
 }
 
+static _Thread_local int capture_mode;
+
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
-    static _Thread_local int now;
-    const int before = now;
-    now = *mode;
+    const int before = capture_mode;
+    capture_mode = *mode;
     *mode = before;
     return 0;
 }
@@ -460,10 +461,11 @@ int cuStreamWaitEvent(void *stream, void *it, unsigned flags)
 
 int cuEventSynchronize(void *it) { return it == NULL; }
 
+/* As while a stream of the thread's is captured: in the relaxed mode alone. */
 int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     *memory = malloc(bytes);
-    return *memory == NULL || flags != 0;
+    return *memory == NULL || flags != 0 || capture_mode != 2;
 }
 
 int cuModuleLoad(void **made, const char *file)

@@ -48,24 +48,24 @@ def product(name: str, kind: str, trans: str = "NN", *typed: int) -> list[bool]:
     return [np.array_equal(c, a @ b + 3.5), np.array_equal(c, a @ b + 0.5)]
 
 
-def batch(name: str, kind: str, *typed: int, lie: str = "behind") -> list[bool]:
+def batch(name: str, kind: str, *typed: int, lie: str = "behind", k: int = K) -> list[bool]:
     """Call a function for three products; return as `product` does."""
     rng, many = np.random.default_rng(2), 3
-    a, b = rng.integers(-3, 4, (many, M, K)), rng.integers(-3, 4, (many, K, N))
+    a, b = rng.integers(-3, 4, (many, M, k)), rng.integers(-3, 4, (many, k, N))
     if lie == "same a":
         a[:] = a[0]
     # Columns of one product behind those of the other; C's own are too, or it meets itself.
     left, right = (np.ascontiguousarray(x.transpose(0, 2, 1).astype(kind)) for x in (a, b))
     c = np.full((many, N, M), 7, kind)
-    steps = [0 if lie == "same a" else M * K, K * N, M * N if lie != "met" else M]
+    steps = [0 if lie == "same a" else M * k, k * N, M * N if lie != "met" else M]
     alpha, beta = (np.array([x], kind) for x in (1, 0.5))
     integer = ctypes.c_int64 if name.endswith("_64") else ctypes.c_int
     point = [ctypes.c_void_p(x.ctypes.data) for x in (alpha, left, right, beta, c)]
     at = [ctypes.c_int(x) for x in typed[:1]]
     more = [ctypes.c_longlong(x) for x in steps]
     status = getattr(names, name)(
-        handle, 0, 0, integer(M), integer(N), integer(K), point[0],
-        point[1], *at, integer(M), more[0], point[2], *at, integer(K), more[1], point[3],
+        handle, 0, 0, integer(M), integer(N), integer(k), point[0],
+        point[1], *at, integer(M), more[0], point[2], *at, integer(k), more[1], point[3],
         point[4], *at, integer(M), more[2], integer(many), *map(ctypes.c_int, typed[1:]),
     )  # fmt: skip
     assert status == 0
@@ -74,14 +74,16 @@ def batch(name: str, kind: str, *typed: int, lie: str = "behind") -> list[bool]:
 
 
 def by_lt(
-    m: int, n: int, k: int, compute: int = 68, epilogue: int = 1, beta: float = 0.5
-) -> list[bool]:
+    m: int, n: int, k: int, compute: int = 68, epilogue: int = 1, beta: float = 0.5,
+    pointers: int = 0,
+) -> list[bool]:  # fmt: skip
     """Call cublasLt's product of float32, transposed A; return as `product` does."""
     rng = np.random.default_rng(3)
     a, b = rng.integers(-3, 4, (k, m)).astype("f4"), rng.integers(-3, 4, (k, n)).astype("f4")
     left, right = np.asfortranarray(a), np.asfortranarray(b)
     c, bias = np.full((m, n), 7, "f4", order="F"), np.arange(m, dtype="f4")
     how, layouts = (ctypes.c_int64 * 32)(), []
+    how[2] = pointers
     how[0], how[3], how[6], how[7], how[8], how[26] = compute, 1, 2, epilogue, bias.ctypes.data, -1
     for rows, columns in ((k, m), (k, n), (m, n)):
         layouts.append((ctypes.c_int64 * 8)(0, 0, rows, columns, rows, 1, 0))
@@ -108,12 +110,14 @@ said = {
     "batch": batch("cublasSgemmStridedBatched", "f4"),
     "long batch": batch("cublasDgemmStridedBatched_64", "f8"),
     "typed batch": batch("cublasGemmStridedBatchedEx", "f4", 0, 68, -1),
+    "batch of long sums": batch("cublasDgemmStridedBatched_64", "f8", k=105),
     "folded batch": batch("cublasSgemmStridedBatched", "f4", lie="same a"),
     "no kernel for a batch": batch("cublasCgemmStridedBatched_64", "c8"),
     "lt": by_lt(5, 4, 3),
     "lt's bias": by_lt(64, 64, 14000, epilogue=4, beta=0),
     "lt's short bias": by_lt(5, 4, 3, epilogue=4, beta=0),
     "lt in tf32": by_lt(5, 4, 3, compute=77),
+    "lt's scalars on the device": by_lt(5, 4, 3, pointers=ON_DEVICE),
     "lt's relu": by_lt(5, 4, 3, epilogue=2),
 }
 cublas.cublasSetMathMode(handle, TF32)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.cli import run
 from tilewright.export import find_target
 from tilewright.export.plans import Planner, serving
 
@@ -73,6 +74,34 @@ def test_answers_come_through_a_socket(planner: Planner, tmp_path: Path) -> None
                     (size,) = struct.unpack("<Q", answer.read(8))
                     assert answer.read(size) == wanted
     assert not (tmp_path / "plans").exists() or not _answers(tmp_path / "plans")
+
+
+def test_the_first_error_is_told(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def fails(asked: bytes) -> bytes:
+        raise ValueError(f"of {len(asked)}\nbytes")
+
+    monkeypatch.setattr(planner, "answer", fails)
+    with serving(planner, tmp_path / "plans"):
+        for _ in range(2):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(tmp_path / "plans"))
+                client.sendall(request(0, 4096))
+                with client.makefile("rb") as answer:
+                    assert answer.read() == struct.pack("<Q", 64) + bytes(64)
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_a_program_runs_without_plans_where_a_socket_has_no_room(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with run._planned("sm_90a", ["fp32"], tmp_path / ("x" * 100)) as environment:
+        assert environment == {}
+    assert "--accuracy is left aside" in capfd.readouterr().err
+    with pytest.raises(OSError, match="the program's"), run._planned("sm_90a", ["fp32"], tmp_path):
+        raise OSError("the program's")
 
 
 def _answers(path: Path) -> bool:

@@ -34,8 +34,12 @@ def called(folder: Path, **more: str) -> dict[str, list[bool]]:
     return said
 
 
-def test_ieee_products_are_served_and_all_else_reaches_cublas(preloaded: Path) -> None:
-    said = called(preloaded)
+@pytest.mark.parametrize("accuracy", ["", "fp32,fp64"])
+def test_ieee_products_are_served_and_all_else_reaches_cublas(
+    preloaded: Path, accuracy: str
+) -> None:
+    """Where nobody lays plans of the accuracy out, IEEE arithmetic serves the same products."""
+    said = called(preloaded, TILEWRIGHT_CUBLAS_ACCURACY=accuracy, TILEWRIGHT_CUBLAS_PLANS="nobody")
     served = {name for name, (ours, _) in said.items() if ours}
     passed = {name for name, (_, cublas) in said.items() if cublas}
     assert served == {
@@ -54,9 +58,19 @@ def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
     assert rows["s", "TN", True]["kernel"].startswith("tw_sgemm_")
     batches = {(row["precision"], row["batch"], row["served"]): row["calls"]
                for row in mine if row["batch"] > 1}  # fmt: skip
-    assert batches == {("s", 3, True): 6, ("d", 3, True): 2, ("c", 3, False): 2}
+    assert batches == {
+        ("s", 3, True): 6, ("d", 3, True): 2, ("d", 3, False): 2, ("c", 3, False): 2
+    }  # fmt: skip
+    assert all(min(row["size"]) > 0 for row in mine)
     # What is passed on for its type is not a call of these kinds.
-    assert summary(mine) == "cuBLAS: 20 calls served, 12 passed on"
+    assert summary(mine) == "cuBLAS: 20 calls served, 16 passed on"
+
+
+def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    line = '{"library": "blas", "precision": "s", "trans": "NN", "size": [1, 2, 3], "batch": 1,' \
+           ' "served": true, "calls": 4}'  # fmt: skip
+    (tmp_path / "1.jsonl").write_text(line + "\n" + line[:50])
+    assert [row["calls"] for row in read_log(tmp_path)] == [4]
 
 
 def test_measured_times_are_weighed_by_calls() -> None:

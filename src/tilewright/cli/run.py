@@ -8,7 +8,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,8 +98,15 @@ def _planned(device: str | None, wanted: list[str], folder: Path) -> Iterator[di
     from tilewright.export import find_target
     from tilewright.export.plans import Planner, serving
 
-    with serving(Planner(find_target(device), folder), folder / "plans"):
-        yield {_ACCURACY: ",".join(wanted), _PLANS: str(folder / "plans")}
+    planner, socket = Planner(find_target(device), folder), folder / "plans"
+    with ExitStack() as within:
+        try:
+            within.enter_context(serving(planner, socket))
+        except OSError as error:  # of the socket: a path of more than 107 bytes, mostly
+            typer.echo(f"tilewright: --accuracy is left aside: {socket}: {error}", err=True)
+            yield {}
+        else:
+            yield {_ACCURACY: ",".join(wanted), _PLANS: str(socket)}
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -113,7 +120,10 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text().splitlines():
-            row = json_format.loads(line)
+            try:
+                row = json_format.loads(line)
+            except ValueError:  # cut: the program was killed while it wrote
+                continue
             kind = row["library"], row["precision"], row["trans"], row["batch"], row["served"]
             key = *kind, *row["size"]
             if key in rows:

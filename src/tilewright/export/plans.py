@@ -15,6 +15,7 @@ import ctypes
 import hashlib
 import socketserver
 import struct
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -174,7 +175,13 @@ def serving(planner: Planner, path: Path) -> Iterator[None]:
         Who lays plans out.
     path : Path
         Of the socket, which is made.
+
+    Raises
+    ------
+    OSError
+        If there can be no socket at that path.
     """
+    told: list[Exception] = []  # the first alone
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -183,8 +190,12 @@ def serving(planner: Planner, path: Path) -> Iterator[None]:
                 return
             try:
                 answer = planner.answer(request)
-            except Exception:  # whatever it is: cuBLAS's callers get IEEE arithmetic
+            except Exception as error:  # whatever it is: cuBLAS's callers get IEEE arithmetic
                 answer = _IEEE
+                if not told:
+                    told.append(error)
+                    said = f"{type(error).__name__}: {error}".splitlines()[0]
+                    sys.stderr.write(f"tilewright: IEEE arithmetic serves: no plan: {said}\n")
             self.wfile.write(struct.pack("<Q", len(answer)) + answer)
 
     with socketserver.UnixStreamServer(str(path), Handler) as server:

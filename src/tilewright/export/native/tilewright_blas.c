@@ -85,6 +85,8 @@ static void *find(const char *name, void *caller)
     return found;
 }
 
+/* Found for a name's first caller, and kept for all: where libraries bring a BLAS each whose functions
+ * have the same names, the first caller's answers the others, too. */
 static void *other(_Atomic(void *) *known, const char *name, void *caller)
 {
     void *found = atomic_load_explicit(known, memory_order_relaxed);
@@ -219,6 +221,7 @@ typedef int64_t integer_64;
     API void name(FORTRAN_TAKES(integer))                                                          \
     {                                                                                              \
         static _Atomic(void *) known;                                                              \
+        const int before = passing;                                                                \
         const tilewright_host_product it = {                                                       \
             precision, operation_of(*ta, precision), operation_of(*tb, precision), *m, *n, *k,     \
             alpha, a, *lda, b, *ldb, beta, c, *ldc};                                               \
@@ -228,7 +231,7 @@ typedef int64_t integer_64;
         void (*call)(FORTRAN_TAKES(integer));                                                      \
         memcpy(&call, &found, sizeof call);                                                        \
         call(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b);            \
-        passing = 0;                                                                               \
+        passing = before;                                                                          \
     }
 
 /* Real scalars are passed by value, and `at` is &; of complex ones the address, and it is nothing. */
@@ -236,6 +239,7 @@ typedef int64_t integer_64;
     API void name(C_TAKES(scalar))                                                                 \
     {                                                                                              \
         static _Atomic(void *) known;                                                              \
+        const int before = passing;                                                                \
         const tilewright_host_product it =                                                         \
             ordered(order, ta, tb,                                                                 \
                     (tilewright_host_product){precision, 0, 0, (integer)m, (integer)n, (integer)k, \
@@ -247,7 +251,7 @@ typedef int64_t integer_64;
         void (*call)(C_TAKES(scalar));                                                             \
         memcpy(&call, &found, sizeof call);                                                        \
         call(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                         \
-        passing = 0;                                                                               \
+        passing = before;                                                                          \
     }
 
 #define ALL(letter, precision, scalar, at)                                                         \

@@ -20,7 +20,7 @@ enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 #define LEAST_ELSEWHERE 33554432.0
 
 tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
-_Thread_local int tilewright_laid_elsewhere;
+_Thread_local int tilewright_laid_elsewhere, tilewright_only_elsewhere;
 
 typedef struct {
     tilewright_node node;
@@ -108,6 +108,10 @@ static tw_status start(tilewright_context *here, const tilewright_product *key,
         it = keep(key, plan, *has_copies, elsewhere);
         if (it == NULL)
             return TW_NO_MEMORY;
+    }
+    if (tilewright_only_elsewhere && !it->elsewhere) {
+        let_go(it);
+        return TW_NO_KERNEL;
     }
     *has_copies = it->has_copies;
     tilewright_laid_elsewhere = it->elsewhere;

@@ -3,9 +3,11 @@
  *     program -> cublasSgemm_v2 -> served:    tw_gemm_strided_batched on the handle's stream
  *                               -> passed on: the real cublasSgemm_v2
  *
- * Served are products of float32, float64, complex64 and complex128 by IEEE arithmetic, whose
- * scalars lie in the host's memory.  Passed on unchanged are all others: TF32, scalars on the
- * device, wrong arguments, what there is no kernel for, what a kernel's launch fails for.
+ * Served are products of float32, float64, complex64 and complex128 for which cuBLAS is asked for
+ * IEEE arithmetic and whose scalars lie in the host's memory: by IEEE arithmetic, or with the
+ * accuracy that `tilewright run --accuracy` names (tilewright_plans.c).  Passed on unchanged are
+ * all others: TF32, scalars on the device, wrong arguments, batches of which cuBLAS is faster,
+ * what there is no kernel for, what a kernel's launch fails for.
  *
  * The environment says what is written down (tilewright_log.h), and
  *
@@ -209,12 +211,12 @@ static const struct {
 } shorter[TILEWRIGHT_PRECISIONS] = {
     {0x1p29, 0x1p22, 0}, {0x1p29, 0x1p13, 20}, {0x1p29, 0x1p13, 0}, {0, 0, 0}};
 
-/* Whether cuBLAS would take longer: it does for single products, but for a few in a hundred. */
+/* Whether cuBLAS would take longer than IEEE arithmetic here: it does for single products, but for a
+ * few in a hundred. */
 static int is_faster(const product *it)
 {
     const double one = (double)it->m * (double)it->n * (double)it->k;
-    if (it->batch < 2 || it->step_a == 0 || it->step_b == 0 || shorter[it->letter].all == 0 ||
-        tilewright_elsewhere[it->letter] != NULL)
+    if (it->batch < 2 || it->step_a == 0 || it->step_b == 0 || shorter[it->letter].all == 0)
         return 1;
     if (shorter[it->letter].deep &&
         it->k / shorter[it->letter].deep > tilewright_least(it->m, it->n))
@@ -242,9 +244,11 @@ int tilewright_serve_on(const product *it, void *stream)
     double ours_ms = 0, cublas_ms = 0;
     if (!is_known(it))
         return 0;
+    tilewright_only_elsewhere = !is_faster(it);
     const int served =
-        is_faster(it) &&
+        (!tilewright_only_elsewhere || tilewright_elsewhere[it->letter] != NULL) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
+    tilewright_only_elsewhere = 0;
     note(it, served, ours_ms, cublas_ms);
     return served;
 }

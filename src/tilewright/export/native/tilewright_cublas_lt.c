@@ -167,25 +167,26 @@ static int understand(const arguments *x, product *it)
         return 0;
     if (!look(x->of_a, &a) || !look(x->of_b, &b) || !look(x->of_c, &c) || !look(x->of_d, &d))
         return 0;
-    it->letter = tilewright_letter(a.type, b.type, d.type, compute);
-    if (it->letter < 0 || get(x->how, SCALE_TYPE, &scale, sizeof scale, NULL) || scale != a.type ||
-        !is(x->how, POINTER_MODE, ON_HOST) || !is(x->how, TRANS_C, 0) || !is(x->how, FILL_MODE, FULL))
-        return 0;
     if (get(x->how, TRANS_A, &it->ta, sizeof it->ta, NULL) ||
         get(x->how, TRANS_B, &it->tb, sizeof it->tb, NULL))
-        return 0;
-    if (!is_zero(x->beta, it->letter) && (x->c != x->d || !same(&c, &d)))
         return 0;
     it->m = (int64_t)d.rows;
     it->n = (int64_t)d.columns;
     it->k = (int64_t)(it->ta ? a.rows : a.columns);
+    it->batch = d.batch;
+    /* From here on it is known, and written down where it is passed on. */
+    it->letter = tilewright_letter(a.type, b.type, d.type, compute);
+    if (it->letter < 0 || get(x->how, SCALE_TYPE, &scale, sizeof scale, NULL) || scale != a.type ||
+        !is(x->how, POINTER_MODE, ON_HOST) || !is(x->how, TRANS_C, 0) || !is(x->how, FILL_MODE, FULL))
+        return 0;
+    if (!is_zero(x->beta, it->letter) && (x->c != x->d || !same(&c, &d)))
+        return 0;
     if ((it->ta ? a.columns : a.rows) != d.rows || (it->tb ? b.rows : b.columns) != d.columns ||
         (int64_t)(it->tb ? b.columns : b.rows) != it->k || a.batch != d.batch || b.batch != d.batch)
         return 0;
     it->lda = a.ld;
     it->ldb = b.ld;
     it->ldc = d.ld;
-    it->batch = d.batch;
     if (d.batch > 1) {
         it->step_a = a.step;
         it->step_b = b.step;

@@ -124,13 +124,18 @@ static int prepare(int device)
 static int begin(void)
 {
     void *before = NULL;
-    int device = 0, is_ready = 0;
-    if (!find_functions() || cu.init(0) || tilewright_driver.current(&before) ||
-        (before != NULL && tilewright_driver.context_device(&device)) ||
-        cu.retain(&here.context, device) || tilewright_driver.push(here.context))
+    int device = 0, is_ready = 0, mode = CAPTURE_RELAXED; /* as in gemm() */
+    if (!find_functions() || cu.init(0))
         return 0;
-    is_ready = prepare(device) && pthread_atfork(NULL, NULL, forked) == 0;
-    tilewright_driver.pop(&before);
+    const int relaxed = tilewright_driver.exchange_mode(&mode) == 0;
+    if (!tilewright_driver.current(&before) &&
+        (before == NULL || !tilewright_driver.context_device(&device)) &&
+        !cu.retain(&here.context, device) && !tilewright_driver.push(here.context)) {
+        is_ready = prepare(device) && pthread_atfork(NULL, NULL, forked) == 0;
+        tilewright_driver.pop(&before);
+    }
+    if (relaxed)
+        tilewright_driver.exchange_mode(&mode);
     return is_ready;
 }
 

@@ -171,8 +171,9 @@ typedef tw_status tilewright_layer(tilewright_context *here, const tilewright_pr
                                    tilewright_plan **plan);
 extern tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
 
-/* Whether the last product that this thread started was laid out so. */
-extern _Thread_local int tilewright_laid_elsewhere;
+/* Whether the last product that this thread started was laid out so; and whether it starts no others,
+ * which are TW_NO_KERNEL. */
+extern _Thread_local int tilewright_laid_elsewhere, tilewright_only_elsewhere;
 
 /* Start the plan of a product in the current context, which is filled in. */
 tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *call);

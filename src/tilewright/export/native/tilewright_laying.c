@@ -4,8 +4,9 @@
  *
  *     m, n, k, alpha re im, A, offset, lda, B, offset, ldb, beta re im, C, offset, ldc
  *
- * and of a batch the steps from a product's A, B and C to the next one's; and then, where the copy engine brings its operands, their tensor maps (TMA), and where blocks
- * leave parts of sums, the address of a workspace.  A kernel that copies an operand takes
+ * Behind these, one of a batch takes the steps from a product's A, B and C to the next one's.  One of a
+ * single product takes its operands' tensor maps, where the copy engine brings them (TMA), and the
+ * address of a workspace, where blocks leave parts of sums.  A kernel that copies an operand takes
  *
  *     inner, outer, operand, offset, step inner, step outer, copy, ld
  *

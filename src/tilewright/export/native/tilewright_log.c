@@ -18,7 +18,7 @@ typedef struct {
 static tilewright_table kinds = {
     .key_bytes = sizeof(tilewright_kind), .entry_bytes = sizeof(seen)};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *folder;
+static const char *_Atomic folder; /* null: nothing is written, or nothing more */
 static FILE *file;
 
 static const char *const libraries[] = {"cublas", "blas"}, *const accuracies[] = {"fp32", "fp64"};
@@ -50,7 +50,7 @@ int tilewright_logs(void) { return folder != NULL; }
 static void write_down(seen *it)
 {
     const tilewright_kind *const key = &it->key;
-    if (file == NULL) {
+    if (file == NULL && folder != NULL) {
         char path[4096];
         const int size = snprintf(path, sizeof path, "%s/%ld.jsonl", folder, (long)getpid());
         if (size > 0 && (size_t)size < sizeof path)
@@ -106,5 +106,7 @@ __attribute__((destructor)) static void end(void)
         write_down(it);
     if (file != NULL)
         fclose(file);
+    file = NULL;
+    folder = NULL;
     pthread_mutex_unlock(&lock);
 }

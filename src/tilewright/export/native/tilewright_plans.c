@@ -220,8 +220,11 @@ static tw_status make(tilewright_context *here, const tilewright_product *it, un
         const int64_t size = tilewright_element_bytes(it->precision);
         const tilewright_repeat repeat = {it->batch, it->step_a * size, it->step_b * size,
                                           it->step_c * size};
-        if (*plan == NULL || (of->repeats && !tilewright_plan_repeat(*plan, &repeat, 1)))
+        if (*plan == NULL || (of->repeats && !tilewright_plan_repeat(*plan, &repeat, 1))) {
+            tilewright_plan_free(*plan);
+            *plan = NULL;
             status = TW_NO_MEMORY;
+        }
     }
     free(maps);
     return status;
