@@ -60,7 +60,7 @@ _SAMPLES = 64
 
 
 class _Unguarded(Chain):
-    """The fewest moduli, whatever operands are: without a bound, without another kernel."""
+    """Rung 4, the fewest moduli whatever operands are: without a bound, without another kernel."""
 
     def _choice(self, report: Any) -> Iterator[Step]:
         """Yield what scales sides; the first element of a bound is below any limit."""
@@ -76,18 +76,10 @@ class _Unguarded(Chain):
         yield from ()
 
 
-class _OneLaunch(_Unguarded):
-    """Rung 4: one launch for all moduli."""
-
-    def _apart(self, m: int, n: int) -> bool:
-        return False
-
-
 class _Clusters(_Unguarded):
     """Rung 3: a launch a modulus, of clusters whose blocks share tiles."""
 
-    def _apart(self, m: int, n: int) -> bool:
-        return True
+    _apart = True
 
 
 class _EachModulus(_Clusters):
@@ -154,7 +146,7 @@ RUNGS = (
         "r4_one_launch",
         "all moduli in one launch",
         "Blocks go on to the next modulus as they end, so that one tail is left of 14.",
-        _OneLaunch,
+        _Unguarded,
     ),
     ResidueRung(
         "r5_guarded", "a bound in FP8 chooses the moduli",
@@ -177,7 +169,10 @@ class _Room:
     def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
         """Return a piece of at least so many bytes."""
         assert not zeroed
-        if self._held.get(name, (0, None))[0] < size:
+        held = self._held.get(name)
+        if held is None or held[0] < size:
+            if held is not None:
+                self._live.free(held[1])
             self._held[name] = size, self._live.allocate(size)
         return self._held[name][1]
 

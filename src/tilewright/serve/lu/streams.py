@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
+from tilewright.backend.base import BackendError
 from tilewright.backend.cuda.functions import NO_TIMING, NON_BLOCKING
-from tilewright.backend.cuda.partition import partitions
+from tilewright.backend.cuda.partition import Partition, partitions
 from tilewright.stencil.lu import CLUSTER
 
 __all__ = ["Place", "Streams", "streams_of"]
@@ -72,16 +73,20 @@ class Streams:
             self.whole = stream()
             few = max(1, min(_PANEL_BLOCKS, every // 4))
             self.plain = self.apart = Place(stream(_FIRST), stream(), 0, few, every - few)
+            self.alone, self.left = self.plain, stream()
             found = partitions(live, CLUSTER) if every >= _LEAST else None
-            if found is None:
-                self.left = stream()
-                self.alone = self.plain
-            else:
-                mine, others = found
-                sizes = mine.multiprocessors, others.multiprocessors
-                self.apart = Place(mine.stream(_FIRST), others.stream(), CLUSTER, *sizes)
-                self.alone = self.apart._replace(panels=self.whole, few=every)
-                self.left = others.stream()
+            try:
+                if found is not None:
+                    self._set_apart(*found, every)
+            except BackendError:
+                pass  # a driver may split multiprocessors and make no streams of them
+
+    def _set_apart(self, mine: Partition, others: Partition, every: int) -> None:
+        """Let panels that are a cluster have multiprocessors of their own."""
+        sizes = mine.multiprocessors, others.multiprocessors
+        apart = Place(mine.stream(_FIRST), others.stream(), CLUSTER, *sizes)
+        self.left = others.stream()
+        self.apart, self.alone = apart, apart._replace(panels=self.whole, few=every)
 
     @property
     def all(self) -> set[int]:

@@ -120,6 +120,9 @@ class Chain:
     cut: Cut
     certify: bool
 
+    # Whether each plane's products are a launch of their own: that is slower (docs/ladder.md).
+    _apart = False
+
     @cached_property
     def _passes(self) -> Passes:
         return passes_of(self.problem)
@@ -312,7 +315,7 @@ class Chain:
                 to, _i(self._steps[2]), _i(rows), self._decision,
             )  # fmt: skip
             return
-        config, together = self._config, 1 if self._apart(m, n) else of.planes
+        config, together = self._config, 1 if self._apart else of.planes
         launch = replace(wgmma().launch(config, m, n, k), batch=together)
         for z in range(0, of.planes, together):
             behind_a, behind_b, behind_c = (z * step for step in self._steps)
@@ -327,10 +330,6 @@ class Chain:
                 source_of(config, CORE), launch,
                 *wgmma().batched_arguments(config, CORE, call, together, self._steps),
             )  # fmt: skip
-
-    def _apart(self, m: int, n: int) -> bool:
-        """Whether each plane's products are a launch of their own: no, it is slower (ladder.md)."""
-        return False
 
     def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
         """Return the pass that puts a tile of C together."""
