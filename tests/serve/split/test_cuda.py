@@ -73,7 +73,7 @@ def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
     of = ORDERS[orders]
     assert not of.launch.early
     assert of.second_launch.early
-    assert of.small_launch.early
+    assert of.small_launch(132).early
     for source in (
         SOURCES.split(of, SCHEMES["fp16x3"], guarded=True),
         SOURCES.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
