@@ -10,7 +10,12 @@ import pytest
 
 from tilewright.backend import device
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.bench.benchmarks import linear_systems, opencl_calls, register_blocking
+from tilewright.bench.benchmarks import (
+    double_double,
+    linear_systems,
+    opencl_calls,
+    register_blocking,
+)
 from tilewright.bench.call_cases import drawn_sides
 from tilewright.bench.errors import Sample
 from tilewright.bench.fp32_data import DRAWN
@@ -197,8 +202,11 @@ def test_fp32_promise_judges_every_kind_of_data(capsys):
     assert len(judged) == sum("ieee" not in row["routes"] for row in rows) > 5
 
 
-def test_double_double_calls_err_less_by_residues_than_by_kernels(capsys):
+def test_double_double_calls_err_less_by_residues_than_by_kernels(capsys, monkeypatch):
     options = ["--size", "24", "--precision", "e", "--device", "opencl:0", "--json"]
+    assert run(["bench", "double-double", *options]) != 0
+    assert "use a CUDA device" in "".join(capsys.readouterr())
+    monkeypatch.setattr(double_double, "has_wgmma", lambda live: True)  # emulated, for few
     assert run(["bench", "double-double", *options]) == 0
     rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
     assert all(row["guard"]["moduli"] for row in rows)

@@ -57,7 +57,7 @@ def test_ieee_arithmetic_bounds_where_it_is_faster():
 @pytest.mark.parametrize(
     ("letter", "options", "message"),
     [
-        ("s", {"accuracy": "fp64"}, "accuracy='fp64' goes with precision d or z, not s"),
+        ("s", {"accuracy": "fp64"}, "goes with precision d or z, not s; use precision d"),
         ("c", {"arithmetic": "residues"}, "arithmetic='residues' goes with precision d or z"),
         ("d", {"arithmetic": "bf16x6"}, "arithmetic='bf16x6' goes with precision s or c, not d"),
         ("d", {"accuracy": "fp64", "presplit": True}, "presplit=True means nothing"),

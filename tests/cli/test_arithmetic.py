@@ -24,7 +24,7 @@ def printed(capsys, *arguments):
 
 
 def test_bounds_and_kernels_have_the_same_names():
-    assert {IEEE, *ARITHMETICS} == set(ARITHMETIC)
+    assert {IEEE, *ARITHMETICS} == set(ARITHMETIC) - {"residues"}  # several kernels
 
 
 @pytest.mark.parametrize("letter", SHORT)

@@ -63,10 +63,20 @@ def test_without_a_device_the_program_runs_as_it_is(
 
     monkeypatch.setattr(preload, "preloaded_library", none)
     monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.delenv("TILEWRIGHT_DEVICE", raising=False)
     looks = "import os, sys; sys.exit(7 if not os.environ['LD_PRELOAD'] else 1)"
     assert run(["run", "--calls", "--", sys.executable, "-c", looks]) == 7
     shown = capsys.readouterr()
-    assert "nothing is served: opencl:0 is no CUDA device" in shown.err
-    assert "no calls" in shown.out
+    assert "calls are not watched: there is no CUDA device here" in shown.err
+    assert not shown.out
     assert run(["run"]) == 2
     assert run(["run", "--device", "cuda:1", "--", sys.executable, "-c", looks]) == 2
+
+
+def test_a_file_that_is_no_program_by_its_name_is_told_how_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "prog.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "--", "prog.py"]) == 2
+    assert "write ./prog.py if it may be executed, or python prog.py" in capsys.readouterr().err

@@ -54,7 +54,8 @@ def assemble(problem: Problem, device: CatalogueDevice, how: How) -> Bound:
         if given_name not in (None, "ieee") and problem.precision.letter not in letters:
             raise ValueError(
                 f"{what}={given_name!r} goes with precision {' or '.join(letters)},"
-                f" not {problem.precision}; use ieee"
+                f" not {problem.precision}; use precision {letters[problem.precision.is_complex]},"
+                " or ieee"
             )
     found = [
         _of_residues(problem, device, how)

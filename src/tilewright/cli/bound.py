@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.output import (
-    ArithmeticOption,
     JsonOption,
     SizeOption,
     TransOption,
@@ -39,7 +38,14 @@ def command(
             "--device", help="Of the catalogue, such as gtx580; a live one's id; a .toml file."
         ),
     ] = None,
-    arithmetic: ArithmeticOption = "ieee",
+    arithmetic: Annotated[
+        str,
+        typer.Option(
+            "--arithmetic",
+            help="ieee; single precision from products of parts: fp16x3, tf32x3, bf16x6, bf16x9;"
+            " double precision from residues: residues.",
+        ),
+    ] = "ieee",
     accuracy: Annotated[
         str | None,
         typer.Option(

@@ -68,8 +68,7 @@ ArithmeticOption = Annotated[
     str,
     typer.Option(
         "--arithmetic",
-        help="ieee; single precision from products of parts: fp16x3, tf32x3, bf16x6, bf16x9;"
-        " double precision from residues: residues.",
+        help="ieee; single precision from products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
     ),
 ]
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -63,13 +64,18 @@ def command(
     for name in wanted:
         if name not in ACCURACIES:
             raise ValueError(f"accuracy={name!r} is unknown; use {' or '.join(ACCURACIES)}")
+    if program:
+        _check(program[0])
     try:
         library = str(preloaded_library(device))
-    except ValueError as error:
+    except ValueError:
         if device is not None or not program:
             raise
-        typer.echo(f"tilewright: nothing is served: {error}", err=True)
-        library, wanted = "", []
+        watched = ", and calls are not watched" if calls or compare else ""
+        named = os.environ.get("TILEWRIGHT_DEVICE")
+        why = f"TILEWRIGHT_DEVICE={named} is no" if named else "there is no"
+        typer.echo(f"tilewright: nothing is served{watched}: {why} CUDA device here", err=True)
+        library, wanted, calls, compare = "", [], False, False
     if not program:
         say(library)
         return
@@ -87,6 +93,16 @@ def command(
     if ended.returncode:  # a signal as shells have it
         code = ended.returncode
         raise typer.Exit(code if code > 0 else 128 - code)
+
+
+def _check(name: str) -> None:
+    """Refuse a file that no shell would start by this name either."""
+    if which(name) is None and Path(name).is_file():
+        own = name if os.sep in name else f"./{name}"
+        raise ValueError(
+            f"program={name!r} is a file, but no program by this name; write {own} if it may be"
+            f" executed, or python {name} for a Python script"
+        )
 
 
 @contextmanager

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["command", "describe", "progress_bar"]
 
 
+# What a device is asked, and a file of times has decided.
+_NOT_SIMULATED = ("precision", "trans", "size", "device", "stencil", "resume", "cluster",
+                  "unproved_schedules", "pruning")  # fmt: skip
+
+
 def command(
+    context: typer.Context,
     precision: PrecisionOption = "s",
     trans: TransOption = "NN",
     size: SizeOption = "1024",
@@ -48,7 +54,7 @@ def command(
         ),
     ] = None,
     stencil: StencilOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Makes choices repeatable.")] = 0,
     resume: Annotated[
         bool, typer.Option("--resume/--afresh", help="Start from stored results, or from none.")
     ] = True,
@@ -91,11 +97,7 @@ def command(
     if simulate is not None:
         from tilewright.cli.simulate import simulated
 
-        for name, given in (("device", device), ("cluster", cluster), ("stencil", stencil)):
-            if given is not None:
-                raise ValueError(
-                    f"--{name}={given!r} is not for --simulate, which has a file's times"
-                )
+        _refuse_of_devices(context)
         simulated(simulate, lessons or [], strategy=strategy, budget=budget, seed=seed, json=json)
         return
     from tilewright.backend import device as find_device
@@ -134,6 +136,19 @@ def command(
         emit_json(to_json(found, peak))
     else:
         describe(found, peak)
+
+
+def _refuse_of_devices(context: typer.Context) -> None:
+    """Refuse options beside --simulate that it would ignore."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in _NOT_SIMULATED and source is not None and source.name == "COMMANDLINE":
+            value = context.params[option.name]
+            flag = option.secondary_opts[0] if value is False else option.opts[0]
+            given = flag if isinstance(value, bool) else f"{flag}={value!r}"
+            raise ValueError(
+                f"{given} is not for --simulate, which has a file's times; leave it out"
+            )
 
 
 @contextmanager

@@ -148,6 +148,7 @@ def tune(
     """
     strategy = usual_strategy() if strategy is None else strategy
     _look_at(problem, strategy, stencil, seed, store, modules)
+    _look_at_more(observer, limits, lessons)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     asked = budget_of(budget)
@@ -191,12 +192,12 @@ def _look_at(
 ) -> None:
     """Refuse what is of another kind, before anything is started."""
     texts = isinstance(modules, tuple | list) and all(isinstance(one, str) for one in modules)
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    for name, value, good, wanted in (
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and bool(seed >= 0)
+    _refuse_others(
         ("problem", problem, isinstance(problem, Problem), "a tilewright.Problem"),
         ("strategy", strategy, isinstance(strategy, str), "a name"),
         ("stencil", stencil, stencil is None or isinstance(stencil, str), "a name, or None"),
-        ("seed", seed, whole, "a whole number"),
+        ("seed", seed, whole, "a whole number of 0 or more"),
         (
             "store",
             store,
@@ -204,7 +205,28 @@ def _look_at(
             "tilewright.tuning.Store(path)",
         ),
         ("modules", modules, texts, "a tuple of names"),
-    ):
+    )
+
+
+def _look_at_more(observer: object, limits: object, lessons: object) -> None:
+    """Refuse the same of what accompanies a run."""
+    paths = isinstance(lessons, Sequence) and not isinstance(lessons, str | bytes)
+    paths = paths and all(isinstance(one, str | os.PathLike) for one in cast(Any, lessons))
+    _refuse_others(
+        ("observer", observer, observer is None or callable(observer), "a function, or None"),
+        (
+            "limits",
+            limits,
+            limits is None or isinstance(limits, Limits),
+            "tilewright.tuning.runner.Limits(), or None",
+        ),
+        ("lessons", lessons, paths, "a list of paths"),
+    )
+
+
+def _refuse_others(*judged: tuple[str, object, bool, str]) -> None:
+    """Refuse the first value that is not good, by its name and what is wanted."""
+    for name, value, good, wanted in judged:
         if not good:
             raise ValueError(f"{name}={value!r} is none; give {wanted}")
 

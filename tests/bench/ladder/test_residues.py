@@ -16,6 +16,7 @@ def test_devices_without_tensor_cores_have_reasons(capsys):
     (climb,) = json.loads(capsys.readouterr().out)["devices"][0]["results"]
     assert climb["problem"] == "DGEMM from residues, C = A B 64x64x64, row-major"
     assert [one["name"] for one in climb["rungs"]] == [one.name for one in RUNGS]
+    assert "has no wgmma" in climb["bound"]["missing"]
     assert all("has no wgmma" in one["reason"] for one in climb["rungs"])
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.tuning.measurement_examples import example
 from tests.tuning.recorded.examples import cache
+from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.tuning.budget import Budget, Within, budget_of
 from tilewright.tuning.measurement import Status
@@ -71,7 +72,7 @@ def test_numbers_of_machine_code_are_features_and_rates_are_not(tmp_path):
     assert one.features["registers"].tolist() == [0, 10, 20]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"results": [{}]}', '{"cache": {}}', "\0"])
+@pytest.mark.parametrize("text", ["", "{}", '{"results": [{}]}', '{"cache": {}}', "\0"])
 def test_other_files_are_refused_in_one_line(tmp_path, text):
     path = tmp_path / "file.json"
     path.write_text(text)
@@ -79,6 +80,40 @@ def test_other_files_are_refused_in_one_line(tmp_path, text):
         read_recordings(path)
     with pytest.raises(RecordingError, match="missing"):
         read_recordings(tmp_path / "missing.json")
+
+
+def _cache(*times):
+    points = {str(x): {"x": x, "time": time} for x, time in enumerate(times)}
+    return json.dumps({"tune_params_keys": ["x"], "cache": points})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "JSON, but no recorded space"),
+        ("null", "JSON, but no recorded space"),
+        (_cache(1.0), "one point only"),
+        (_cache(1.0, 0.0), r'time 0 ms of {"x": 1} is none'),
+        (_cache(-2.5, 1.0), r'time -2.5 ms of {"x": 0} is none'),
+    ],
+)
+def test_what_cannot_be_searched_is_named_with_its_file(tmp_path, text, said):
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(RecordingError, match=rf"^[^\n]*file\.json: [^\n]*{said}[^\n]*$"):
+        read_recordings(path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["--precision=d", "--size=1024", "--trans=TN", "--pruning=learned", "--device=x", "--afresh",
+     "--unproved-schedules"],
+)  # fmt: skip
+def test_options_of_devices_are_refused_beside_simulated_ones(tmp_path, capsys, given):
+    simulated = ["tune", "--simulate", str(cache(tmp_path / "cache.json"))]
+    assert run([*simulated, "--strategy", "random", "--budget", "3 candidates"]) == 0
+    assert run([*simulated, given]) == 2
+    assert f"{given.partition('=')[0]}" in capsys.readouterr().err
 
 
 def test_neighbours_are_the_recorded_points_that_differ_in_one_parameter(recording):

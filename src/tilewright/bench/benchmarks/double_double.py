@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench.call_arrays import cupy_on
+from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
 from tilewright.double_double import error_of_product
@@ -17,6 +18,7 @@ from tilewright.precision import precision
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
 from tilewright.serve.split import Decision, serve_unproved
+from tilewright.serve.tensor_cores import has_wgmma
 
 __all__ = ["BENCHMARK", "WAYS"]
 
@@ -47,6 +49,10 @@ class DoubleDoubleCalls(Benchmark):
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision, size and kind of data; times with the first of these."""
+        if not has_wgmma(asked.live):
+            raise UnavailableError(
+                f"residues have no tensor cores on {asked.live.id}; use a CUDA device with Hopper's"
+            )
         is_cuda = asked.live.backend == "cuda"
         library: Any = cupy_on(asked.live) if is_cuda else np
         draw = library.random.default_rng(asked.seed)

@@ -28,6 +28,7 @@ from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import PACKAGE
 from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.bench.sweep import Call
+from tilewright.bounds import Bound
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
@@ -313,7 +314,9 @@ def _climb(
         results = race(entries, judged, rounds, observer, shared=False)
     finally:
         matrices.close()
-    limit = bound_of(live, problem, warm_cache=False, accuracy="fp64")
+    limit: Bound | str = f"no bound: {live.id} has no wgmma"
+    if has_wgmma(live):
+        limit = bound_of(live, problem, warm_cache=False, accuracy="fp64")
     return climb_record(problem, limit, results, [one.name for one in peers], NAME)
 
 

@@ -94,8 +94,9 @@ def _document(path: Path) -> dict[str, Any]:
         except (ValueError, RecursionError) as problem:
             reason = problem
             continue
-        if isinstance(found, dict):
-            return found
+        if not isinstance(found, dict):
+            raise RecordingError(f"{path}: JSON, but no recorded space; name a T4 results file")
+        return found
     raise RecordingError(f"{path}: not JSON ({reason}); name a T4 results file")
 
 
@@ -108,6 +109,7 @@ def _of_cache(path: Path, document: Mapping[str, Any]) -> Recording:
         raise RecordingError(f"{path}: its cache has no points; give another file")
     times = [one.get("time") for one in entries]
     return _recording(
+        path,
         name=_stem(path),
         stencil=str(document.get("kernel_name", "kernel")),
         points=[{name: one.get(name) for name in names} for one in entries],
@@ -150,6 +152,7 @@ def _of_entries(
         about["problem"] = problem
     invalid = [str(one.get("invalidity", "correct")) for one in entries]
     return _recording(
+        path,
         name=_stem(path) + (f" {_title(problem)}" if several else ""),
         stencil=str(told.get("stencil") or metadata.get("kernel") or "kernel"),
         points=[one["configuration"] for one in entries],
@@ -224,6 +227,7 @@ def _stem(path: Path) -> str:
 
 
 def _recording(
+    path: Path,
     *,
     name: str,
     stencil: str,
@@ -235,7 +239,14 @@ def _recording(
     about: Mapping[str, Any],
 ) -> Recording:
     """Put the columns of a recording together, a row for each distinct point."""
+    for point, time in zip(points, seconds, strict=True):
+        if time <= 0:
+            raise RecordingError(
+                f"{path}: time {1e3 * time:g} ms of {json.dumps(point)} is none; give one above 0"
+            )
     parameters, codes, fixed = _encoded(points)
+    if not parameters:
+        raise RecordingError(f"{path}: has a problem with one point only; give a file with more")
     last: dict[tuple[int, ...], int] = {}
     for row, code in enumerate(codes.tolist()):
         known = last.get(tuple(code))
@@ -275,8 +286,6 @@ def _encoded(
         code = {value: at for at, value in enumerate(distinct)}
         columns.append([code[value] for value in values])
         parameters.append(_parameter(name, distinct))
-    if not parameters:
-        raise RecordingError("a recorded space has one point only; give a file with more")
     return parameters, np.array(columns).T, fixed
 
 
