@@ -157,3 +157,26 @@ def test_lists_and_integers_are_refused_by_name():
         tw.lu_factor(np.eye(3, dtype=np.int64))
     with pytest.raises(TypeError, match="b is a list"):
         tw.lu_solve(tw.lu_factor(np.eye(3)), [1.0, 2, 3])
+
+
+@pytest.mark.parametrize("make", [np.asarray, tw.DoubleDouble])
+def test_nan_in_a_column_is_no_zero_pivot(make):
+    lu, _ = tw.lu_factor(make(np.array([[0.0, 1], [np.nan, 1]])))
+    assert np.isnan(lu.words if isinstance(lu, tw.DoubleDouble) else lu).any()
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 0 is exactly zero"):
+        tw.lu_factor(make(np.array([[0.0, np.nan], [0, 1]])))
+
+
+def test_masked_arrays_are_refused():
+    a, b = np.eye(2), np.ones(2)
+    masked, side = np.ma.masked_array(a, a > 0), np.ma.masked_array(b, b > 0)
+    factored = tw.lu_factor(a)
+    for call in (
+        lambda: tw.lu_factor(masked),
+        lambda: tw.lu_solve(factored, side),
+        lambda: tw.lu_solve((masked, factored[1]), b),
+        lambda: tw.scaled_residual(masked, b, b),
+        lambda: tw.scaled_residual(a, b, side),
+    ):
+        with pytest.raises(TypeError, match="masked arrays"):
+            call()

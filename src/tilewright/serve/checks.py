@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy as np
 from tilewright.precision import Precision, precision_of
 from tilewright.text import shown
 
-__all__ = ["check_given", "check_scalars", "first_limit", "limits_of", "one_precision", "pairs"]
+__all__ = [
+    "check_given",
+    "check_scalars",
+    "first_limit",
+    "limits_of",
+    "one_precision",
+    "pairs",
+    "refuse_masked",
+    "zero_pivot",
+]
 
 
 def check_given(a: Any, b: Any) -> None:
@@ -21,10 +31,35 @@ def check_given(a: Any, b: Any) -> None:
             raise TypeError(f"{name} is None; give an array")
 
 
+def refuse_masked(*given: Any) -> None:
+    """Refuse NumPy's masked arrays: nothing here looks at a mask."""
+    masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
+    if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
+        raise TypeError("masked arrays are not taken; fill them first with .filled(value)")
+
+
+def zero_pivot(lu: Any, zero: int) -> int:
+    """Return the first pivot that is exactly zero, counted from 1, or 0 if NaN is beside it.
+
+    LAPACK and the kernels pass over NaN where they look for the largest element of a column: a zero
+    there is no sign of a singular matrix, and the factors hold NaN.
+    """
+    if not zero:
+        return 0
+    column = lu[zero - 1 :, zero - 1]
+    return 0 if bool((column != column).any()) else zero
+
+
 def one_precision(a: Any, b: Any, c: Any) -> Precision:
     """Return the precision of matrices of one type."""
     for name, x in (("b", b), ("c", c)):
         if x is not None and x.dtype != a.dtype:
+            if getattr(a.dtype, "names", None):  # double-double, which has no astype
+                real, other = ("a", name) if "re" in x.dtype.names else (name, "a")
+                raise ValueError(
+                    f"{real} is real but {other} is complex;"
+                    f" give DoubleDouble({real}.hi + 0j, {real}.lo)"
+                )
             raise ValueError(
                 f"{name}.dtype={x.dtype} but a.dtype={a.dtype}; convert one with astype"
             )
@@ -42,6 +77,18 @@ def _small_pair(value: int) -> Any:
     return DoubleDouble(value)
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether a number, or a text of one, is neither infinite nor NaN, however large it is."""
+    if isinstance(value, np.ndarray):
+        value = value.item()
+    if isinstance(value, str | bytes):
+        return "n" not in str(value).lower()[-8:]  # of "inf", "infinity" and "nan"
+    try:
+        return bool(abs(value) < math.inf)
+    except TypeError:  # exact numbers that have no infinity to be compared with
+        return True
+
+
 def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     """Return scalars as double-double ones."""
     from tilewright.serve.double_double import DoubleDouble
@@ -57,6 +104,10 @@ def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
             raise ValueError(f"{name}: {error}") from None
         if pair.shape:
             raise ValueError(f"{name} has shape {pair.shape}; give one number")
+        if not np.isfinite(pair.words).all() and _is_finite(value):
+            raise ValueError(
+                f"{name}={shown(value)} is beyond double-double; scale the arrays instead"
+            )
         made.append(pair)
     return made[0], made[1]
 

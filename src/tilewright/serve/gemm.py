@@ -24,6 +24,7 @@ from tilewright.serve.checks import (
     limits_of,
     one_precision,
     pairs,
+    refuse_masked,
 )
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.narrow.types import is_narrow
@@ -113,10 +114,10 @@ def gemm(
     device : str or LiveDevice, or a list or tuple of these, optional
         Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
         are on a device are multiplied there.  Several devices share the tiles of one product of
-        float32 and wider matrices, in the host's memory or on CUDA devices, each matrix on any of
-        them; bits do not depend on how many there are, and the call waits for the result.
+        float32 to complex128 matrices, in the host's memory or on CUDA devices, each matrix on any
+        of them; bits do not depend on how many there are, and the call waits for the result.
     max_device_memory, max_host_memory : int, optional
-        Of float32 and wider types: bytes that a product of matrices in the host's memory takes of
+        Of float32 to complex128: bytes that a product of matrices in the host's memory takes of
         the device's, and of the host's besides the matrices: pinned buffers, or parts that are
         read.  By default what is free, and up to 192 MiB.
     max_workspace : int, optional
@@ -235,8 +236,8 @@ def gemm(
         )
     if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
         raise ValueError(
-            f"{first_limit(limits)} is for matrices in the host's memory, and these are on a"
-            " device; leave it out"
+            f"{first_limit(limits)} is for float32 to complex128 matrices in the host's memory;"
+            " leave it out"
         )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
@@ -290,9 +291,7 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
     ``run(request, device)`` multiplies.
     """
     given = [x for x in (a, b, c) if x is not None]
-    masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
-    if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
-        raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
+    refuse_masked(*given)
     if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
         from tilewright.serve.arrays.double_double import double_double_arrays
         from tilewright.serve.double_double import DoubleDouble

@@ -27,6 +27,7 @@ from tilewright.precision import precision_of
 from tilewright.problem import Trans
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
+from tilewright.serve.checks import refuse_masked, zero_pivot
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
 from tilewright.text import shown
@@ -76,7 +77,8 @@ def lu_factor(
         If `a` is not square or has no precision here, or lies on a device and has more rows than
         its blocks hold: 131,072 on an H100, of complex numbers 65,536.
     numpy.linalg.LinAlgError
-        If a pivot is exactly zero.
+        If a pivot is exactly zero, and its column holds no NaN: of a matrix with NaN, factors
+        hold NaN.
     """
     adapter = _adapter_of(a)
     if adapter is not None:
@@ -101,6 +103,7 @@ def lu_factor(
         lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
         return lu, _factor(lu, 0, device)[0]
     lu, pivots, zero = factor(a)  # as is said of getrf: the first zero pivot, counted from 1
+    zero = zero_pivot(lu, zero)
     if zero > 0:
         raise _singular(zero - 1)
     return lu, pivots.astype(np.intp)
@@ -108,6 +111,7 @@ def lu_factor(
 
 def _adapter_of(*given: Any) -> Any:
     """Return what knows arrays on a CUDA device; None of NumPy's and DoubleDouble."""
+    refuse_masked(*given)
     if any(isinstance(x, np.ndarray | DoubleDouble) or not hasattr(x, "ndim") for x in given):
         return None
     return _on_device().adapter_of(*given)
@@ -428,6 +432,7 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     ValueError
         If shapes are others; the message names the argument.
     """
+    refuse_masked(a, x, b)
     _check_square(a)
     for name, given in (("x", x), ("b", b)):
         if np.shape(given) != a.shape[:1]:

@@ -86,3 +86,30 @@ def test_spans_that_meet_are_found(rows):
         for j, (p, q, t) in enumerate(spans)
     )
     assert may_overlap(first, end) == meets
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_all_results_are_looked_at_before_the_first_is_written(pairs):
+    make = tw.DoubleDouble if pairs else np.asarray
+    x, first, frozen = make(np.ones((3, 3))), make(np.zeros((3, 3))), make(np.zeros((3, 3)))
+    (frozen.words if pairs else frozen).flags.writeable = False
+    stepless = np.lib.stride_tricks.as_strided(np.zeros(6), (3, 3, 2), (0, 16, 8))
+    alike = tw.DoubleDouble.of_words(stepless) if pairs else stepless[..., 0]
+    for wrong, error, said in (
+        (frozen, ValueError, r"c\[1\] is read-only"),
+        (None, TypeError, r"c\[1\] is None"),
+        (alike, ValueError, r"c\[1\]\.strides=\(0, 16\) overlap themselves"),
+        (make(np.zeros((3, 3), "c16")), ValueError, r"c\[1\]\.dtype"),
+    ):
+        with pytest.raises(error, match=said):
+            tw.grouped_gemm([x, x], [x, x], [first, wrong])
+    assert not np.any(first.words if pairs else first)
+
+
+def test_types_of_short_results_are_looked_at_before_the_first_is_written():
+    x, c = np.ones((3, 3), "f2"), [np.zeros((3, 3), "f4"), np.zeros((3, 3), "f2")]
+    with pytest.raises(ValueError, match=r"c\[1\]\.dtype=float16"):
+        tw.grouped_gemm([x, x], [x, x], c, out_dtype="f4")
+    with pytest.raises(ValueError, match=r"c\[1\]\.dtype=float64"):
+        tw.grouped_gemm([x, x], [x, x], [c[0], np.zeros((3, 3))])
+    assert not np.any(c)

@@ -289,3 +289,12 @@ def test_products_of_real_and_complex_matrices():
     assert (z @ r == z @ (r * (1 + 0j))).all()
     assert (r @ np.array([[1j, 2], [3, 4 + 1j]]) == both).all()
     assert (np.array([[1.0, 2], [3, 4]]) @ z).is_complex
+
+
+def test_masked_arrays_are_refused():
+    x = np.ma.masked_array([1.0, 2.0], [True, False])
+    for make in (tw.DoubleDouble, tw.DoubleDouble.from_float64, tw.DoubleDouble.from_longdouble):
+        with pytest.raises(TypeError, match="masked arrays"):
+            make(x)
+    with pytest.raises(TypeError, match="masked arrays"):
+        tw.DoubleDouble(np.ones(2), x)

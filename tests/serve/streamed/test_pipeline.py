@@ -254,7 +254,7 @@ def test_what_cannot_be_written_or_told_of_is_refused():
     c.flags.writeable = False
     with pytest.raises(ValueError, match="c is read-only"):
         tw.gemm(Sliced(a), a.T.copy(), c)
-    with pytest.raises(ValueError, match="report is of one product"):
+    with pytest.raises(ValueError, match="report and certify are of one product"):
         tw.gemm(a, a.T.copy(), report=tw.Decision(), max_device_memory=28 << 10)
 
 

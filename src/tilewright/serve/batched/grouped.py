@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.problem import Trans
 from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.gemm import gemm
-from tilewright.serve.overlap import overlap
+from tilewright.serve.narrow.types import is_narrow, results_of, type_name
+from tilewright.serve.overlap import overlap, overlaps_itself
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -89,6 +90,8 @@ def one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list
     ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
     for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
         _check(at, (x, y, z), ops, a[0])
+        if options["out_dtype"] is not None and z is not None and z.dtype != c[0].dtype:
+            raise ValueError(f"c[{at}].dtype={z.dtype} but c[0].dtype={c[0].dtype}; give one type")
     refuse_overlaps(a, b, c)
     return [gemm(x, y, z, **options) for x, y, z in zip(a, b, c, strict=True)]
 
@@ -103,6 +106,10 @@ def _lists(a: Any, b: Any, c: Any) -> tuple[list[Any], list[Any], list[Any]]:
             made.append(list(given))
         else:
             raise TypeError(f"{name} is a {type(given).__name__}; give a list of matrices")
+        if name == "c" and any(x is not None for x in made[-1]):
+            for at, x in enumerate(made[-1]):
+                if x is None:
+                    raise TypeError(f"c[{at}] is None; give an array, or no c at all")
         if len(made[-1]) != len(made[0]):
             raise ValueError(
                 f"len({name})={len(made[-1])} but len(a)={len(made[0])}; give one for each product"
@@ -127,10 +134,32 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
             )
     if of[0].dtype != first.dtype:
         raise ValueError(f"a[{at}].dtype={of[0].dtype} but a[0].dtype={first.dtype}; give one type")
+    if of[1].dtype != first.dtype:
+        raise ValueError(f"b[{at}].dtype={of[1].dtype} but a[0].dtype={first.dtype}; give one type")
+    if of[2] is not None:
+        _check_result(at, of[2], first)
     try:
         shapes_of(*of, *ops)
     except ValueError as error:
         raise ValueError(f"product {at}: {error}") from None
+
+
+def _check_result(at: int, c: Any, first: Any) -> None:
+    """Refuse a result that cannot be written, or does not hold products of a[0]'s type."""
+    kinds = results_of(type_name(first.dtype)) if is_narrow(first) else ()
+    if type_name(c.dtype) not in kinds if kinds else c.dtype != first.dtype:
+        wanted = " or ".join(kinds) or first.dtype
+        raise ValueError(f"c[{at}].dtype={c.dtype} does not hold the result; give {wanted}")
+    words = getattr(c, "words", c)  # of double-double
+    if isinstance(words, np.ndarray) and not words.flags.writeable:
+        raise ValueError(f"c[{at}] is read-only; give a writeable array")
+    place = _place(c)
+    # A double-double's words lie side by side.
+    if place is not None and overlaps_itself(place[2][:2], place[3][:2]):
+        raise ValueError(
+            f"c[{at}].strides={tuple(place[3][:2])} overlap themselves;"
+            f" give c[{at}] memory of its own"
+        )
 
 
 def refuse_overlaps(a: list[Any], b: list[Any], c: list[Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.double_double.convert import DIGITS, rational_of, text_of
+from tilewright.serve.checks import refuse_masked
 from tilewright.serve.double_double.entry import floats
 from tilewright.serve.double_double.operators import Operators
 
@@ -42,6 +43,8 @@ class DoubleDouble(Operators):
     ------
     ValueError
         If something is not a number, or shapes do not fit.
+    TypeError
+        If `value` or `lo` is a masked array.
 
     Notes
     -----
@@ -60,11 +63,13 @@ class DoubleDouble(Operators):
     @classmethod
     def from_longdouble(cls, x: Any) -> Self:
         """Return longdouble or clongdouble numbers as they are."""
+        refuse_masked(x)
         return cls(np.asarray(x))
 
     @classmethod
     def from_strings(cls, x: Any) -> Self:
         """Return the pairs nearest to decimal texts."""
+        refuse_masked(x)
         return cls(np.asarray(x, dtype=object))
 
     @classmethod

@@ -11,6 +11,7 @@ from tilewright.double_double import normalised
 from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.double_double.convert import pair_of
 from tilewright.precision import DOUBLE_DOUBLE
+from tilewright.serve.checks import refuse_masked
 
 __all__ = ["Words", "floats", "of_pairs", "side_by_side", "words_of"]
 
@@ -36,6 +37,7 @@ def of_pairs(high: Any, low: Any) -> Words:
 
 def floats(name: str, x: Any) -> NDArray[Any]:
     """Return float64 or complex128; refuse what would lose digits."""
+    refuse_masked(x)
     array = np.asarray(x)
     if array.dtype.kind not in "biufc" or array.dtype.itemsize > 8 * (
         1 + (array.dtype.kind == "c")
@@ -52,6 +54,7 @@ def _parts(x: NDArray[Any]) -> list[NDArray[Any]]:
 
 def words_of(value: Any) -> Words:
     """Return what `DoubleDouble(value)` says."""
+    refuse_masked(value)
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray | np.generic):
         if value.dtype != np.float64:  # CuPy's, say
             raise ValueError(f"value has dtype {value.dtype}; give float64")

@@ -14,6 +14,7 @@ from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.device import device_at
 from tilewright.precision import precision_of
 from tilewright.problem import Trans
+from tilewright.serve.checks import zero_pivot
 from tilewright.serve.lu.factor import factorisation
 from tilewright.serve.lu.solve import solution
 from tilewright.stencil.lu import SHARED_BYTES, LUKernels
@@ -126,6 +127,9 @@ def factor(adapter: Any, a: Any, overwrite: bool) -> tuple[Any, Any, int]:
     stream = adapter.stream_of(view.ordinal)
     found.start(made.address, pivots.address, memory, stream)
     zero = _first_zero(live, memory, stream)
+    if zero:
+        with adapter.current(view.ordinal):
+            zero = zero_pivot(made.array, zero)
     del owner
     return made.array, pivots.array, zero
 
@@ -209,10 +213,9 @@ def factor_numpy(live: Any, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.i
         _begin(live, _upload(way, held[0], a, ld))
         found.start(matrix, places, memory, live.stream)
         zero = _first_zero(live, memory, live.stream)
-        if not zero:
-            _fetch(way, held[0], lu, ld)
-            live.download(places, pivots)
-    return lu, pivots, zero
+        _fetch(way, held[0], lu, ld)
+        live.download(places, pivots)
+    return lu, pivots, zero_pivot(lu, zero)
 
 
 def _begin(live: Any, *events: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
+from tilewright.serve.checks import refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap
 
@@ -68,9 +69,7 @@ class _NumPyLike:
             c[...] = values.astype(c.dtype)
 
     def check(self, name: str, x: Any) -> None:
-        masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
-        if masked is not None and isinstance(x, masked.MaskedArray):
-            raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
+        refuse_masked(x)
         if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
             raise ValueError("c is read-only; give a writeable array")
 

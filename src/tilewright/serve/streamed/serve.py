@@ -134,8 +134,12 @@ def _multiply(
         )
     if request.arithmetic == INVARIANT:
         raise ValueError("device is a list, and accuracy='batch_invariant' takes one; name one")
-    if request.triangle is not None or request.precision.parts > 1:
-        raise ValueError("device is a list, for products of float32 and wider; name one")
+    if request.triangle is not None:
+        raise ValueError("device is a list, for gemm; syrk and herk take one device: name one")
+    if request.precision.parts > 1:
+        raise ValueError(
+            "device is a list, for float32 to complex128, and these are DoubleDouble; name one"
+        )
     device_limit, host_limit = request.limits or (None, None)
     transports = [_transport(one, host_limit, device_limit is None, after) for one in devices]
     size = request.precision.element_bytes
