@@ -1,10 +1,13 @@
-"""What both ladders do alike: contenders and libraries interleaved, each judged first."""
+"""What ladders do alike: contenders and libraries interleaved, each judged first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, LiveDevice
 from tilewright.bench.peers import UnavailableError
@@ -13,7 +16,7 @@ from tilewright.problem import Problem
 from tilewright.tuning.verify import WrongResultError
 
 __all__ = ["Contender", "Entry", "Ladder", "Observer", "Result", "first_line", "race",
-           "with_errors"]  # fmt: skip
+           "refuse_others", "with_errors"]  # fmt: skip
 
 Observer = Callable[[str], None]
 
@@ -116,6 +119,25 @@ class Ladder:
 def first_line(problem: BaseException) -> str:
     """Return the first line of what went wrong."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+def refuse_others(
+    name: str, sizes: tuple[int, int, int], found: NDArray[Any], expected: NDArray[Any]
+) -> None:
+    """Compare a rung's product with the right one; NaN stands where nothing is to be written.
+
+    Raises
+    ------
+    WrongResultError
+        Naming the rung, the problem and the first wrong element.
+    """
+    wrong = np.argwhere((found != expected) & ~(np.isnan(found) & np.isnan(expected)))
+    if len(wrong):
+        i, j = wrong[0]
+        problem = "x".join(map(str, sizes))
+        raise WrongResultError(
+            f"{name} {problem}: C[{i},{j}] is {found[i, j]:g}, not {expected[i, j]:g}"
+        )
 
 
 def with_errors(result: Result, errors: tuple[float, float], most: float) -> Result:

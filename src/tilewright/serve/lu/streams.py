@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 from tilewright.backend.base import BackendError
 from tilewright.backend.cuda.functions import NO_TIMING, NON_BLOCKING
 from tilewright.backend.cuda.partition import Partition, partitions
-from tilewright.stencil.lu import CLUSTER
+from tilewright.stencil.lu import BLOCKS, CLUSTER
 
 __all__ = ["Place", "Streams", "streams_of"]
 
 # A stream's priority, the higher the lower; devices cut it to what they have.
 _FIRST = -5
-
-# Thread blocks of a panel's kernel, each of which has a multiprocessor: a quarter of them at most.
-_PANEL_BLOCKS = 32
 
 # Multiprocessors of a device that can spare those of a cluster.
 _LEAST = 4 * CLUSTER
@@ -71,7 +68,8 @@ class Streams:
         with live.current():
             self._event = check(api.cuEventCreate(NO_TIMING), "making an event")
             self.whole = stream()
-            few = max(1, min(_PANEL_BLOCKS, every // 4))
+            # Each block of a panel has a multiprocessor: a quarter of them at most.
+            few = max(1, min(BLOCKS, every // 4))
             self.plain = self.apart = Place(stream(_FIRST), stream(), 0, few, every - few)
             self.alone, self.left = self.plain, stream()
             found = partitions(live, CLUSTER) if every >= _LEAST else None

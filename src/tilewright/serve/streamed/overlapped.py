@@ -433,8 +433,7 @@ def release_buffers() -> None:
 # -- device memory -------------------------------------------------------------------------
 
 # Of a device's memory, the part that is kept for the next call.  Copies right after memory was
-# given back were slower: DGEMM of 8192 took 30.7 ms on an H100, and 27.0 with kept memory.
-# Presumably the driver clears what it gets back with the engines that copy.
+# given back were slower; presumably the driver clears it with the engines that copy.
 _PART_KEPT = 1 / 8
 
 _left: list[tuple[Any, int, int]] = []  # by age: device, address and bytes

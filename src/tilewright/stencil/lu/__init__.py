@@ -1,5 +1,13 @@
 """What LU factorisations launch beside products: panels, exchanges of rows, inverses of blocks."""
 
-from tilewright.stencil.lu.sources import CLUSTER, SHARED_BYTES, TOP, TOP_OF_PIVOTS, LUKernels, Way
+from tilewright.stencil.lu.sources import (
+    BLOCKS,
+    CLUSTER,
+    SHARED_BYTES,
+    TOP,
+    TOP_OF_PIVOTS,
+    LUKernels,
+    Way,
+)
 
-__all__ = ["CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]

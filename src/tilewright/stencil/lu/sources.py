@@ -17,7 +17,7 @@ from tilewright.precision import Precision
 from tilewright.stencil.base import Launch, Source
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
 
 VERSION = 2  # raised when what these kernels compute, or how they are launched, changes
 
@@ -36,7 +36,7 @@ TOP, TOP_OF_PIVOTS = 2048, 512
 
 # Blocks of a panel's kernel, which stay and wait for one another.  A column takes a block for each
 # lane of a warp in the same time as one.
-_BLOCKS, _MOST_BLOCKS = 32, 128
+BLOCKS, _MOST_BLOCKS = 32, 128
 
 # Blocks of a cluster: as many as Hopper takes.
 CLUSTER = 16
@@ -124,13 +124,13 @@ class LUKernels:
         """Whether a cluster's threads hold so many rows."""
         return rows <= CLUSTER * _THREADS * self._rows_of_a_thread[-1]
 
-    def panel_rows(self, rows: int, blocks: int = _BLOCKS) -> int:
+    def panel_rows(self, rows: int, blocks: int = BLOCKS) -> int:
         """Return how many rows a thread has in a panel of so many, given about so many blocks."""
         able = self._rows_of_a_thread
         return next((one for one in able if one * blocks * _THREADS >= rows), able[-1])
 
     def panel_launch(
-        self, rows: int, blocks: int = _BLOCKS, most: int = _MOST_BLOCKS, cluster: int = 0
+        self, rows: int, blocks: int = BLOCKS, most: int = _MOST_BLOCKS, cluster: int = 0
     ) -> Launch:
         """Return the launch for a panel of so many rows.
 
