@@ -192,7 +192,10 @@ def test_a_limit_is_kept_or_ieee_serves(short_cuts, monkeypatch, certify):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"certify": True}, "certify=True is for accuracy='fp64', not 'ieee'"),
+        (
+            {"certify": True},
+            "certify=True is for accuracy='fp64' of float64 and complex128 arrays, not 'ieee'",
+        ),
         ({"certify": 1, "accuracy": "fp64"}, "certify=1 is neither True nor False"),
         (
             {"max_workspace": 5},

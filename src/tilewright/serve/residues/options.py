@@ -58,7 +58,7 @@ def residues_asked(a: Any, accuracy: str, certify: Any, max_workspace: Any) -> R
     if accuracy == "ieee" and type(a).__module__.startswith("tilewright."):
         accuracy = "accurate"  # so DoubleDouble arrays are multiplied
     if accuracy != "fp64" and (certify or accuracy != "accurate"):
-        given, others = "certify=True", ""
+        given, others = "certify=True", " of float64 and complex128 arrays"
         if not certify:
             given = f"max_workspace={max_workspace}"
             others = " and 'accurate' DoubleDouble arrays"
