@@ -11,6 +11,7 @@ from tilewright.backend.base import CompileError
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.portfolio import build
 from tilewright.portfolio.build import Instance, Work
+from tilewright.portfolio.portfolio import PortfolioError
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import LEVELS
 from tilewright.stencil import Variant, stencil
@@ -85,3 +86,11 @@ def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):
     before = replace(one.kernel, geometry=replace(one.kernel.geometry, split_k=cut))
     work.seed([one], write(tmp_path / "before", [before]))
     assert not work.has(one)
+
+
+def test_kernels_of_one_machine_code_that_are_launched_differently_are_refused(work, tmp_path):
+    one = instance()
+    other = replace(one, name="other", source=replace(one.source, entry="another"))
+    work.compile([one, other], 60)
+    with pytest.raises(PortfolioError, match="'another' and 'gemm' have the same machine code"):
+        build.pack(work, [one, other], [one.kernel], write(tmp_path / "of", []), tmp_path / "to")

@@ -11,6 +11,7 @@ import pytest
 from tests.portfolio.examples import H100
 from tilewright.portfolio import Portfolio, read_portfolio
 from tilewright.sass import read_cubin
+from tilewright.serve import passes
 from tilewright.stencil import stencil
 
 PACKAGE = Path(str(files("tilewright.portfolio")))
@@ -41,6 +42,14 @@ def test_kernels_name_machine_code_that_is_there(portfolio):
     for kernel in portfolio.kernels:
         named |= {digest for modes in kernel.forms for digest in modes.values()}
     assert named == set(portfolio.codes)
+
+
+def test_passes_are_launched_by_their_own_entries():
+    portfolio = read_portfolio(PACKAGE / "sm_90", "passes")
+    for _, source in passes.sources(H100):
+        if source.identity in portfolio.sources:
+            code = portfolio.codes[portfolio.sources[source.identity]]
+            assert (code.symbol, code.second) == (source.entry, source.second)
 
 
 def test_kernels_launch_as_their_stencils_do(portfolio):

@@ -27,7 +27,7 @@ from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.paths import private_directory, write_atomically
 from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, Code, PortfolioKernel
-from tilewright.portfolio.portfolio import Portfolio, write_portfolio
+from tilewright.portfolio.portfolio import Portfolio, PortfolioError, write_portfolio
 from tilewright.portfolio.select import Selected
 from tilewright.reschedule.cubin import reschedule
 from tilewright.reschedule.levels import SCHEDULE, Level, level_of
@@ -266,6 +266,11 @@ def pack(
         Where to.
     checked : Mapping, optional
         By digest where each was verified: what was not is left out.
+
+    Raises
+    ------
+    PortfolioError
+        If kernels that are launched differently have the same machine code.
     """
     blocks: dict[str, dict[str, tuple[Code, bytes]]] = {}
     digests: dict[tuple[str, int], dict[Mode, str]] = {}
@@ -278,7 +283,12 @@ def pack(
             if code.digest not in checked:
                 continue
             code = replace(code, checked=checked[code.digest])
-        blocks.setdefault(instance.block, {}).setdefault(code.digest, (code, cubin))
+        kept, _ = blocks.setdefault(instance.block, {}).setdefault(code.digest, (code, cubin))
+        if kept.launched != code.launched:
+            raise PortfolioError(
+                f"{code.symbol!r} and {kept.symbol!r} have the same machine code, which codes are"
+                " kept by; give each kernel a text of its own"
+            )
         if instance.kernel is None:
             sources[instance.source.identity] = code.digest
         else:

@@ -77,6 +77,11 @@ class Code:
     checked: str = ""
     source: str = ""
 
+    @property
+    def launched(self) -> tuple[str, str, int, int]:
+        """What it is launched by."""
+        return self.symbol, self.second, self.shared_bytes, self.part_bytes
+
 
 @dataclass(frozen=True)
 class PortfolioKernel:

@@ -6,30 +6,12 @@
  * uniform below 2^27.  If X - A' B' has an element that is no multiple of q, both sides are equal with a
  * probability of at most 2^-26: that of (X - A' B') v = 0, and that of its product with u.
  *
- *     randoms   of every side of A' and B', below 2^27
+ *     randoms   of every side of A' and B', below 2^27 (draw.cl)
  *     sums      u A' of each k: PARTS times k | B' v likewise | parts of u X v: PARTS times TOTALS
- *     report    UNCERTIFIED: products that were not certified yet; SEED: what randoms come from
+ *     report    UNCERTIFIED: products that were not certified yet
  */
 #include "residues/tiles.h"
 #include "residues/modulo.h"
-
-/* Randoms, and sums that are zero. */
-KERNEL THREADS_PER_BLOCK(THREADS) void draw(isize sides, GLOBAL unsigned int *RESTRICT randoms,
-                                            isize words, GLOBAL usize *RESTRICT sums,
-                                            const GLOBAL int *RESTRICT report)
-{
-    const isize at = (isize)BLOCK_ID * THREADS + THREAD_ID;
-    if (at < words)
-        sums[at] = 0;
-    if (at >= sides)
-        return;
-    /* SplitMix64 (Steele, Lea & Flood 2014). */
-    usize x = ((usize)(unsigned int)report[SEED + 1] << 32 | (unsigned int)report[SEED]) +
-              (usize)(at + 1) * 0x9e3779b97f4a7c15ul;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ul;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebul;
-    randoms[at] = (unsigned int)((x ^ x >> 31) >> (64 - RANDOM_BITS));
-}
 
 /* What is left of a sum, at most q. */
 HELPER usize least(usize x) { return folded(folded(folded(x))); }

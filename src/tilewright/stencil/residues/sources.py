@@ -302,7 +302,7 @@ class Passes:
 
     def draw(self, dialect: Dialect) -> Source:
         """Return what begins a certificate: ``(sides, randoms, words, sums, report)``."""
-        return self._source(dialect, "certify", {}, "draw")
+        return self._source(dialect, "draw", {})
 
     def certify(self, dialect: Dialect) -> Source:
         """Return what ends a certificate: ``(k, sums, decision, report)``."""
