@@ -1,13 +1,11 @@
-"""Who computes what, as the kernels' text says it: the same numbers as `divide`, without a call.
-
-The text counts in 32 bits what Python counts in as many as it takes.
-"""
+"""Who computes what, as the kernels' text says it in 32 bits: the same numbers as `exact`."""
 
 from __future__ import annotations
 
 import ctypes
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,9 +21,8 @@ from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.reschedule.hazards import hazards
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.instruction import Instruction
-from tilewright.space import Config
 from tilewright.stencil import Source, stencil
-from tilewright.stencil.asynchronous.division import MOST_SINGLE, Division, divide
+from tilewright.stencil.asynchronous.division import MOST_SINGLE
 from tilewright.stencil.source_files import read_source
 
 HOPPER = architecture_spec("sm_90a")
@@ -55,6 +52,21 @@ extern "C" void ask(unsigned int tiles, unsigned int steps, unsigned int blocks,
 }
 """  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Division:
+    """Who computes what, in steps of a tile: the text's `division`."""
+
+    steps: int  # of one tile of C
+    whole: int  # tiles that one block computes each
+    shared: int  # tiles behind them that are divided among the workers
+    workers: int  # blocks with a share of these
+
+    def share_at(self, worker: int) -> int:
+        """Return where a worker's share begins, in steps of all shared tiles."""
+        return self.shared * self.steps * worker // self.workers
+
+
 Ask = Callable[[int, int, int], tuple[Division, list[int]]]
 
 
@@ -73,7 +85,7 @@ def asked(stream_k: int, most: int | None, folder: Path) -> Ask:
     def answer(tiles: int, steps: int, blocks: int) -> tuple[Division, list[int]]:
         to = (ctypes.c_uint32 * (5 + MOST_BLOCKS))()
         ask(*(ctypes.c_uint32(x) for x in (tiles, steps, blocks)), to)
-        d = Division(blocks, *to[:4])
+        d = Division(*to[:4])
         return d, to[4 : 5 + d.workers] if d.shared else []
 
     return answer
@@ -92,10 +104,15 @@ def text(
 
 
 def exact(kind: Kind, tiles: int, steps: int, blocks: int) -> Division:
-    """Return what Python says of so many tiles in a row."""
+    """Return what Python says of so many tiles."""
     stream_k, most = kind
-    side = {"block_m": 1, "block_n": 1, "block_k": 1, "stream_k": stream_k}
-    return divide(Config("simt_async", side), (tiles, 1, steps), blocks, LEAST, most)
+    rest, shared = tiles % blocks, 0
+    if stream_k and rest and steps:
+        shared = rest + (blocks if stream_k > 1 and tiles > blocks else 0)
+    if shared * steps > 2**32 - 1:
+        shared = 0
+    each = min(max(1, steps // LEAST), most or steps + 1)
+    return Division(steps, tiles - shared, shared, min(blocks, shared * each))
 
 
 # Few steps as well as those around the most that are shared.

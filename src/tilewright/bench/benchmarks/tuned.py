@@ -69,7 +69,7 @@ class Tuned(Benchmark):
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
         """Return a line for each precision."""
         heads = ("precision", "shapes", "candidates", "mean", "median", "95 %", "most")
-        return heads, loss_lines(rows, "chosen_us", "tuned_us")
+        return heads, loss_lines(rows, "tuned_us")
 
 
 def _row(live: Any, problem: Problem) -> Row:

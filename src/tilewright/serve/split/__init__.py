@@ -2,6 +2,6 @@
 
 from tilewright.serve.split.decision import Decision
 from tilewright.serve.split.product import serve_unproved
-from tilewright.serve.split.promise import FLOOR, chain_bound, error_bound
+from tilewright.serve.split.promise import FLOOR, error_bound
 
-__all__ = ["FLOOR", "Decision", "chain_bound", "error_bound", "serve_unproved"]
+__all__ = ["FLOOR", "Decision", "error_bound", "serve_unproved"]

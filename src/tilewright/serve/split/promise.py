@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilewright.hardware import DeviceSpec
 from tilewright.stencil.split import Scheme
 
-__all__ = ["FLOOR", "MOST_K", "chain_bound", "error_bound", "is_compensated"]
+__all__ = ["FLOOR", "MOST_K", "error_bound", "is_compensated"]
 
 _U = 2.0**-24  # single precision's unit roundoff
 
@@ -62,8 +62,3 @@ def error_bound(scheme: Scheme, m: int, n: int, k: int, device: DeviceSpec) -> f
     if is_compensated(scheme, m, n, device):
         roundings = min(roundings, _COMPENSATED)
     return (_SPLIT[scheme.name] + _TRUNCATED[scheme.part] + roundings + pieces - 1) * _U
-
-
-def chain_bound(k: int, chains: int = 1) -> float:
-    """Return the same of an SGEMM that sums k in so many chains of fused multiply-adds."""
-    return (-(-k // chains) + chains - 1) * _U

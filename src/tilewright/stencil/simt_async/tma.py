@@ -9,16 +9,10 @@ from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Call, Matrix, TensorMap, Variant
 
-__all__ = ["MOST_BOX", "MOST_SIDE", "MOST_STRIDE", "box_words", "maps"]
+__all__ = ["MOST_BOX", "box_words", "maps"]
 
 # CUDA driver API, cuTensorMapEncodeTiled: a box's side at most.
 MOST_BOX = 256
-
-# Where a box begins is told in signed 32-bit numbers of a map's elements.
-MOST_SIDE = 2**31
-
-# From one column to the next, in bytes.
-MOST_STRIDE = 2**40
 
 # A map's elements have at most so many bytes.
 _WIDEST = 8
