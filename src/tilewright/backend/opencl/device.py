@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
-OPTIONS = ("-cl-std=CL1.2",)
+OPTIONS = ("-cl-std=CL1.2", "-w")  # PoCL counts warnings on its caller's stderr
 
 
 # Arguments belong to a kernel until it is enqueued, whatever the queue.
