@@ -291,6 +291,17 @@ def test_masked_arrays_are_refused():
         tw.gemm(a, a)
 
 
+@pytest.mark.parametrize("side", [10**7, 2**31])
+def test_a_result_without_room_is_refused_in_one_line(side):
+    """2^64 bytes and more are an error of another kind to NumPy."""
+    one = np.broadcast_to(np.float32(1), (side, 1))
+    wanted = rf"^c would be {side} x {side} of float32, \d+ GiB,.*; give c, .*$"
+    with pytest.raises(MemoryError, match=wanted):
+        tw.gemm(one, one.T)
+    with pytest.raises(MemoryError, match=wanted):
+        tw.syrk(one)
+
+
 def test_a_c_that_overlaps_itself_is_refused():
     c = np.lib.stride_tricks.as_strided(np.zeros(3), (3, 3), (0, 8))
     with pytest.raises(ValueError, match="overlap themselves"):

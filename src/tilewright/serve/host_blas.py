@@ -101,7 +101,10 @@ def at_once(
     if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
         return None
     if unscaled:  # as `_computed` would
-        made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
+        try:
+            made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
+        except (MemoryError, ValueError):  # `new_result` says what to do
+            return None
         if not real and k > 1 and _may_have_nan(x, y, made):
             _QUIET.copy().run(_keep_infinities, x, y, made)
         return made

@@ -59,7 +59,9 @@ class _OnNumPy:
 
     def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         is_complex = like.dtype.names == ("re", "im")
-        words = np.empty((*shape, 2, 2) if is_complex else (*shape, 2))
+        from tilewright.serve.arrays.numpy import new_result
+
+        words = new_result((*shape, 2, 2) if is_complex else (*shape, 2), np.float64)
         return self.view("c", DoubleDouble.of_words(words, is_complex))
 
     def result(self, _: Any) -> DoubleDouble:

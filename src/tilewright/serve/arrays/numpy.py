@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
@@ -26,7 +27,16 @@ from tilewright.serve.warm import looks
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
 
-__all__ = ["again", "check_result", "empty_like", "is_shared", "result", "run", "view"]
+__all__ = [
+    "again",
+    "check_result",
+    "empty_like",
+    "is_shared",
+    "new_result",
+    "result",
+    "run",
+    "view",
+]
 
 # Whether calls may bound the memory that they take.
 IS_OF_HOST = True
@@ -63,7 +73,25 @@ def result(x: Any) -> Any:
 
 def empty_like(like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return a new row-major array of the same dtype."""
-    return np.empty(shape, like.dtype)
+    return new_result(shape, like.dtype)
+
+
+def new_result(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return a new row-major array.
+
+    Raises
+    ------
+    MemoryError
+        If the host has no room for it.
+    """
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError):  # the latter beyond 2^63 bytes
+        sizes, kind = " x ".join(map(str, shape)), np.dtype(dtype)
+        raise MemoryError(
+            f"c would be {sizes} of {kind}, {math.prod(shape) * kind.itemsize / 2**30:.0f} GiB,"
+            " and the host has less memory; give c, such as a numpy.memmap, or multiply parts"
+        ) from None
 
 
 def run(request: Request, device: Device) -> None:
@@ -125,7 +153,7 @@ def again(
     if c is None:
         if beta != 0 or not a.ndim == b.ndim == 2:
             return None
-        c = np.empty((a.shape[trans_a != "N"], b.shape[trans_b == "N"]), a.dtype)
+        c = new_result((a.shape[trans_a != "N"], b.shape[trans_b == "N"]), a.dtype)
     elif type(c) is not np.ndarray or not c.flags.writeable:
         return None
     live: Any = find_device(device)
