@@ -453,7 +453,7 @@ def preloaded() -> str:
         return not_yet("preloaded")
     found = rows("h100/preloaded")
     said = " ".join(f"{programs.BENCHMARK.line(row)}." for row in found if "called" in row)
-    return f"{about('h100/preloaded')}.\n\n{table(programs.HEADS, programs.lines(found))}\n\n{said}"
+    return f"{about('h100/preloaded')}.\n\n{table(*programs.cells(found))}\n\n{said}"
 
 
 def host_cost() -> str:

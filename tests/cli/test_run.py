@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,7 @@ pathlib.Path(os.environ["TILEWRIGHT_CALLS_LOG"], "1.jsonl").write_text(line + "\
 
 @pytest.fixture(autouse=True)
 def _library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload, "preloaded_library", lambda device: Path(LIBRARY))
+    monkeypatch.setattr(preload, "preloaded_library", lambda *_: Path(LIBRARY))
 
 
 def test_without_a_program_the_library_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,6 +47,42 @@ def test_calls_are_listed_with_their_times(capsys: pytest.CaptureFixture[str]) -
     assert "cuBLAS: 3 calls served, 0 passed on; served in 0.0 ms where cuBLAS took 0.1 ms" in said
 
 
+def test_a_trace_has_the_calls_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a type that is not served are there, too; a row that was cut is not."""
+    row = struct.Struct("<32s4q9q2d")
+    now = time.perf_counter_ns()
+    rows = [
+        row.pack(
+            b"cublasSgemm_v2", now, now + 9, now + 8, 77, 0, 0, 0, 1, 64, 32, 16, 1, 1, 2e-6, 4e-6
+        ),
+        row.pack(b"cublasGemmEx", now + 10, now + 20, 0, 77, 0, -1, 9, 0, 2, 3, 4, 1, 0, 0, 0),
+        row.pack(b"", 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0),
+    ]  # fmt: skip
+    (tmp_path / "rows").write_bytes(b"".join(rows) + rows[0][:99])
+    copies = (
+        "; import shutil; shutil.copy(sys.argv[1],"
+        " pathlib.Path(os.environ['TILEWRIGHT_CALLS_LOG'], '12.trace'))"
+    )
+    out = tmp_path / "out.json"
+    program = [sys.executable, "-c", f"{SAYS}import sys{copies}", str(tmp_path / "rows")]
+    assert run(["run", "--trace", str(out), "--", *program]) == 0
+    told = json.loads(out.read_text())
+    spans = {e["name"]: e for e in told["traceEvents"] if e["ph"] == "X" and e["pid"] == 12}
+    served, passed = spans["cublasSgemm_v2"], spans["cublasGemmEx"]
+    shape = {"precision": "s", "trans": "NT", "size": "64 x 32 x 16"}
+    assert served["args"] == {**shape, "served by": "tw_x"}
+    assert served["dur"] == 0.009
+    assert passed["args"] == {"size": "2 x 3 x 4", "served by": "cuBLAS"}
+    assert (spans["tw_x"]["cat"], spans["tw_x"]["dur"]) == ("device", 0.002)
+    assert spans["cuBLAS"]["dur"] == 0.004
+    assert told["otherData"]["dropped"] == {"calls": 5}
+    names = [e["args"]["name"] for e in told["traceEvents"] if e["name"] == "process_name"]
+    assert Path(sys.executable).name in names
+    assert "calls" not in capsys.readouterr().out  # no table was asked for
+
+
 def test_other_accuracies_are_laid_out_for_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_live", lambda device, defaults: target.find_target("sm_90a"))
     asks = (
@@ -58,7 +97,7 @@ def test_other_accuracies_are_laid_out_for_the_program(monkeypatch: pytest.Monke
 def test_without_a_device_the_program_runs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def none(device: str | None) -> Path:
+    def none(device: str | None, observer: object) -> Path:
         raise ValueError(f"{device or 'opencl:0'} is no CUDA device")
 
     monkeypatch.setattr(preload, "preloaded_library", none)

@@ -105,6 +105,16 @@ int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int m, int n, int k
                                      beta, c, ldc, step_c, batch);
 }
 
+int cublasDgemmBatched_64(void *handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
+                          const double *alpha, const double *const *a, int64_t lda,
+                          const double *const *b, int64_t ldb, const double *beta,
+                          double *const *c, int64_t ldc, int64_t batch)
+{
+    for (int64_t i = 0; i < batch; ++i)
+        cublasDgemm_v2_64(handle, ta, tb, m, n, k, alpha, a[i], lda, b[i], ldb, beta, c[i], ldc);
+    return handle == NULL;
+}
+
 /* Descriptors are 64-bit numbers by attribute: of a product, operations are 3 and 4; of a matrix,
  * rows, columns and ld are 2, 3 and 4. */
 static int get(const int64_t *of, int which, void *value, size_t bytes)

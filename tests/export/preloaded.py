@@ -62,11 +62,15 @@ def batch(name: str, kind: str, *typed: int, lie: str = "behind", k: int = K) ->
     integer = ctypes.c_int64 if name.endswith("_64") else ctypes.c_int
     point = [ctypes.c_void_p(x.ctypes.data) for x in (alpha, left, right, beta, c)]
     at = [ctypes.c_int(x) for x in typed[:1]]
-    more = [ctypes.c_longlong(x) for x in steps]
+    more = [[ctypes.c_longlong(x)] for x in steps]
+    if "Strided" not in name:  # arrays of pointers, which are read by the device alone elsewhere
+        told = [np.array([one.ctypes.data for one in x], "u8") for x in (left, right, c)]
+        places = [ctypes.c_void_p(x.ctypes.data) for x in told]
+        point[1], point[2], point[4], more = *places, [[], [], []]
     status = getattr(names, name)(
         handle, 0, 0, integer(M), integer(N), integer(k), point[0],
-        point[1], *at, integer(M), more[0], point[2], *at, integer(k), more[1], point[3],
-        point[4], *at, integer(M), more[2], integer(many), *map(ctypes.c_int, typed[1:]),
+        point[1], *at, integer(M), *more[0], point[2], *at, integer(k), *more[1], point[3],
+        point[4], *at, integer(M), *more[2], integer(many), *map(ctypes.c_int, typed[1:]),
     )  # fmt: skip
     assert status == 0
     made = (a @ b).transpose(0, 2, 1)
@@ -113,6 +117,7 @@ said = {
     "batch of long sums": batch("cublasDgemmStridedBatched_64", "f8", k=105),
     "folded batch": batch("cublasSgemmStridedBatched", "f4", lie="same a"),
     "no kernel for a batch": batch("cublasCgemmStridedBatched_64", "c8"),
+    "batch by pointers": batch("cublasDgemmBatched_64", "f8"),
     "lt": by_lt(5, 4, 3),
     "lt's bias": by_lt(64, 64, 14000, epilogue=4, beta=0),
     "lt's short bias": by_lt(5, 4, 3, epilogue=4, beta=0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tilewright.backend import LiveDevice
 from tilewright.bench.registry import Asked, benchmark
 from tilewright.cli.app import run as tilewright
 from tilewright.cli.run import read_log, summary
+from tilewright.cli.run_trace import take_traces
 from tilewright.export import compiling
 from tilewright.export.compiling import CompilerError, link
+from tilewright.timeline.chrome import recording
 
 pytestmark = needs_c
 
@@ -63,7 +66,24 @@ def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(min(row["size"]) > 0 for row in mine)
     # What is passed on for its type is not a call of these kinds.
-    assert summary(mine) == "cuBLAS: 20 calls served, 16 passed on"
+    assert summary(mine) == "cuBLAS: 20 calls served, 18 passed on"
+
+
+def test_a_trace_has_every_call_in_its_order(preloaded: Path, tmp_path: Path) -> None:
+    called(preloaded, TILEWRIGHT_CALLS_LOG=str(tmp_path), TILEWRIGHT_CALLS_TRACE="1")
+    with recording(tmp_path / "out.json") as recorder:
+        take_traces(tmp_path, "program", read_log(tmp_path))
+    assert recorder is not None
+    calls = [one for one in recorder.host if one.name.startswith("cublas")]
+    names = [one.name for one in calls]
+    assert names[:2] == ["cublasSgemm_v2", "cublasZgemm_v2"]
+    assert len(names) == 21
+    assert all(x.begun <= x.ended <= y.begun for x, y in pairwise(calls))
+    by = [(one.name, one.about["served by"]) for one in calls]
+    assert by[0][1].startswith("tw_sgemm_")
+    assert ("cublasDgemmBatched_64", "cuBLAS") in by
+    assert calls[0].about["size"] == "5 x 4 x 3"
+    assert not recorder.dropped
 
 
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:

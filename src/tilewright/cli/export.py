@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +12,9 @@ import typer
 from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tilewright.export import KernelSet
 
-    from tilewright.export import KernelSet, Target
-    from tilewright.stencil import Variant
-
-__all__ = ["command"]
+__all__ = ["collecting", "command"]
 
 
 def command(
@@ -43,12 +42,14 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Write the kernels that gemm() would use on a device, for programs without Python."""
-    from tilewright.export import FORMATS, check, find_target, variants_of, write
+    from tilewright.export import FORMATS, check, collect, find_target, variants_of, write
 
     chosen = formats or FORMATS
     check(output, chosen)
     wanted = variants_of(precision, trans)
-    kernels = _collect(find_target(device, defaults=defaults), wanted, quiet=json)
+    target = find_target(device, defaults=defaults)
+    with collecting(f"kernels for {target.arch}", quiet=json) as observer:
+        kernels = collect(target, wanted, observer=observer)
     manifest = write(kernels, output, chosen)
     if json:
         emit_json(_to_json(kernels, manifest))
@@ -57,21 +58,15 @@ def command(
     say(f"{len(kernels.kernels)} kernels for {kernels.target.arch} written; see {manifest}")
 
 
-def _collect(target: Target, variants: Sequence[Variant], *, quiet: bool) -> KernelSet:
-    """Read machine code, and compile what is missing, behind a progress bar."""
+@contextmanager
+def collecting(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar within a ``with`` block; yield what `tilewright.export.collect` tells."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from tilewright.export import collect
-
-    console = Console(stderr=True, quiet=quiet)
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(f"kernels for {target.arch}", total=None)
-        return collect(
-            target,
-            variants,
-            observer=lambda done, of: bar.update(task, completed=done, total=of),
-        )
+    with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def _to_json(kernels: KernelSet, manifest: Path) -> dict[str, object]:

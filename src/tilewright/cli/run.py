@@ -20,7 +20,8 @@ from tilewright.cli.output import DeviceOption, emit_lines, say
 __all__ = ["command", "read_log", "summary"]
 
 # tilewright_log.c, tilewright_cublas.c
-_LOG, _COMPARE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"
+_LOG, _TRACE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CALLS_TRACE"
+_COMPARE = "TILEWRIGHT_CUBLAS_COMPARE"
 _ACCURACY, _PLANS = "TILEWRIGHT_CUBLAS_ACCURACY", "TILEWRIGHT_CUBLAS_PLANS"  # tilewright_plans.c
 
 _NAMES = {"cublas": "cuBLAS", "blas": "BLAS"}
@@ -57,42 +58,58 @@ def command(
     Without a program, print the library for LD_PRELOAD.  Where there is no CUDA device, and none is
     named, the program runs as it is.
     """
+    from tilewright.cli.run_trace import take_traces
     from tilewright.export.plans import ACCURACIES
-    from tilewright.export.preload import preloaded_library
+    from tilewright.timeline import is_recording, span
 
-    wanted = accuracy or []
+    wanted, traced = accuracy or [], is_recording()
     for name in wanted:
         if name not in ACCURACIES:
             raise ValueError(f"accuracy={name!r} is unknown; use {' or '.join(ACCURACIES)}")
-    if program:
-        _check(program[0])
-    try:
-        library = str(preloaded_library(device))
-    except ValueError:
-        if device is not None or not program:
-            raise
-        watched = ", and calls are not watched" if calls or compare else ""
-        named = os.environ.get("TILEWRIGHT_DEVICE")
-        why = f"TILEWRIGHT_DEVICE={named} is no" if named else "there is no"
-        typer.echo(f"tilewright: nothing is served{watched}: {why} CUDA device here", err=True)
-        library, wanted, calls, compare = "", [], False, False
     if not program:
-        say(library)
+        say(_library(device))
         return
+    _check(program[0])
+    watched = calls or compare or traced
+    library = _library(device, spared=True, watched=watched)
+    if not library:
+        wanted, calls, compare, traced, watched = [], False, False, False, False
     preloaded = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
     environment = {**os.environ, "LD_PRELOAD": preloaded}
-    with tempfile.TemporaryDirectory() as folder, _planned(device, wanted, Path(folder)) as more:
+    with tempfile.TemporaryDirectory() as name, _planned(device, wanted, Path(name)) as more:
+        folder, own = Path(name), Path(program[0]).name
         environment |= more
+        for variable, asked in ((_LOG, watched), (_TRACE, traced), (_COMPARE, compare)):
+            if asked:
+                environment[variable] = str(folder)
+        with span(own):
+            ended = subprocess.run(program, env=environment, check=False)  # noqa: S603  # the user's
+        rows = read_log(folder)
+        if traced:
+            take_traces(folder, own, rows)
         if calls or compare:
-            environment[_LOG] = folder
-        if compare:
-            environment[_COMPARE] = "1"
-        ended = subprocess.run(program, env=environment, check=False)  # noqa: S603  # the user's
-        if calls or compare:
-            _show(read_log(Path(folder)))
+            _show(rows)
     if ended.returncode:  # a signal as shells have it
         code = ended.returncode
         raise typer.Exit(code if code > 0 else 128 - code)
+
+
+def _library(device: str | None, *, spared: bool = False, watched: bool = False) -> str:
+    """Return the library to preload, compiled behind a bar; none where a program may do without."""
+    from tilewright.cli.export import collecting
+    from tilewright.export.preload import preloaded_library
+
+    try:
+        with collecting("kernels and C library") as observer:
+            return str(preloaded_library(device, observer))
+    except ValueError:
+        if device is not None or not spared:
+            raise
+    unwatched = ", and calls are not watched" if watched else ""
+    named = os.environ.get("TILEWRIGHT_DEVICE")
+    why = f"TILEWRIGHT_DEVICE={named} is no" if named else "there is no"
+    typer.echo(f"tilewright: nothing is served{unwatched}: {why} CUDA device here", err=True)
+    return ""
 
 
 def _check(name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def answering_sources() -> dict[str, bytes]:
     }
 
 
-def preloaded_library(device: str | None = None) -> Path:
+def preloaded_library(
+    device: str | None = None, observer: Callable[[int, int], None] = lambda done, of: None
+) -> Path:
     """Return ``libtilewright_blas.so`` with all of a device's kernels, compiled if it is new.
 
     It lies in the cache directory, which is the user's own, named by what it was compiled from.
@@ -45,6 +48,8 @@ def preloaded_library(device: str | None = None) -> Path:
     ----------
     device : str, optional
         As of `tilewright.export.find_target`.
+    observer : callable
+        As of `tilewright.export.collect`.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def preloaded_library(device: str | None = None) -> Path:
     OSError
         If the cache directory cannot be used.
     """
-    kernels = collect(find_target(device), variants_of("all", "all"))
+    kernels = collect(find_target(device), variants_of("all", "all"), observer=observer)
     sources = c_library(kernels) | answering_sources()
     digest = hashlib.sha256()
     for name, text in sorted(sources.items()):

@@ -100,8 +100,9 @@ def _events(rows: Iterable[HostSpan], zero: int, category: str) -> list[dict[str
 def _names(recorder: Recorder) -> list[dict[str, Any]]:
     """Return the names of processes and of this process's threads."""
     every = {one.pid for one in recorder.host} | {one.pid for one in recorder.device}
+    own = {recorder.pid: "tilewright", **recorder.processes}
     names = [
-        _metadata("process_name", pid, 0, "tilewright" if pid == recorder.pid else "worker")
+        _metadata("process_name", pid, 0, own.get(pid, "worker"))
         for pid in sorted(every | {recorder.pid})
     ]
     return names + [

@@ -78,8 +78,8 @@ class Recorder:
         Zero of the timeline, nanoseconds of `time.perf_counter_ns`.
     host, device : list
         Spans in the order in which they ended.
-    threads : dict
-        Names of this process's threads.
+    threads, processes : dict
+        Names of this process's threads, and of other processes that are no workers.
     dropped : Counter
         How many spans of a name came after `MOST_SPANS`.
     """
@@ -90,6 +90,7 @@ class Recorder:
         self.host: list[HostSpan] = []
         self.device: list[DeviceSpan] = []
         self.threads: dict[int, str] = {}
+        self.processes: dict[int, str] = {}
         self.dropped: Counter[str] = Counter()
 
     def add(self, one: HostSpan | DeviceSpan) -> None:
@@ -263,3 +264,5 @@ def merge(drained: Mapping[str, Any]) -> None:
         recorder.add(HostSpan(*row))
     for row in drained.get("device", ()):
         recorder.add(DeviceSpan(*row))
+    recorder.processes.update(drained.get("processes", {}))
+    recorder.dropped.update(+Counter(drained.get("dropped", {})))

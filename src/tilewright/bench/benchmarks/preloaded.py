@@ -1,9 +1,9 @@
 """What `tilewright run` costs and wins a call: a C program of cuBLAS's, with and without.
 
-The program knows nothing of what is preloaded.  It runs with and without in turns: small calls that
-are served, calls that are passed on, some of them of nothing, which take cuBLAS a moment.  Then 16
-threads, each with a handle of its own, call for a while, and neither the host's nor the device's
-memory may grow.
+The program knows nothing of what is preloaded.  It runs with, with a trace, and without in turns:
+small calls that are served, calls that are passed on, some of them of nothing, which take cuBLAS a
+moment.  Then 16 threads, each with a handle of its own, call for a while, and neither the host's
+nor the device's memory may grow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
@@ -54,13 +53,18 @@ class Preloaded(Benchmark):
         with tempfile.TemporaryDirectory() as folder:
             program = [str(_built(Path(folder))), library_file(), ordinal]
             found: dict[str, dict[str, list[float]]] = {}
+            traced = {"TILEWRIGHT_CALLS_LOG": folder, "TILEWRIGHT_CALLS_TRACE": "1"}
+            ways: dict[str, dict[str, str]] = {
+                "ours_ns": {"LD_PRELOAD": ours}, "traced_ns": {"LD_PRELOAD": ours, **traced},
+                "cublas_ns": {},
+            }  # fmt: skip
             for _ in range(_ROUNDS):
-                for kind, preloaded in (("ours_ns", ours), ("cublas_ns", "")):
-                    for name, ns in _lines([*program, "times"], preloaded, 0):
+                for kind, variables in ways.items():
+                    for name, ns in _lines([*program, "times"], variables, 0):
                         found.setdefault(name, {}).setdefault(kind, []).append(float(ns))
             for name, times in found.items():
                 yield {"calls": name} | {kind: statistics.median(x) for kind, x in times.items()}
-            [numbers] = _lines([*program, str(asked.count)], ours, asked.count)
+            [numbers] = _lines([*program, str(asked.count)], ways["ours_ns"], asked.count)
             names = "called", "failures", "host_kb", "device_kb"
             yield {"seconds": asked.count, **dict(zip(names, map(int, numbers), strict=True))}
 
@@ -75,20 +79,25 @@ class Preloaded(Benchmark):
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
         """Return the kinds of calls."""
-        return HEADS, [[*line] for line in lines(rows)]
+        heads, found = cells(rows)
+        return heads, [[*line] for line in found]
 
 
-HEADS = "call", "ns", "cuBLAS alone", "more"
-
-
-def lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return a line for each kind of call."""
-    return [
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads, and a line for each kind of call."""
+    kinds = [row for row in rows if "calls" in row]
+    heads = ["call", "ns", "cuBLAS alone", "more"]
+    made = [
         [
             row["calls"], f"{row['ours_ns']:.0f}", f"{row['cublas_ns']:.0f}",
             f"{row['ours_ns'] - row['cublas_ns']:+.0f}",
-        ] for row in rows if "calls" in row
+        ] for row in kinds
     ]  # fmt: skip
+    if all("traced_ns" in row for row in kinds):  # results of before there were traces have none
+        heads.append("more with `--trace`")
+        for line, row in zip(made, kinds, strict=True):
+            line.append(f"{row['traced_ns'] - row['ours_ns']:+.0f}")
+    return heads, made
 
 
 def _built(folder: Path) -> Path:
@@ -101,9 +110,9 @@ def _built(folder: Path) -> Path:
     return folder / "program"
 
 
-def _lines(command: Sequence[str], preloaded: str, seconds: int) -> list[list[str]]:
+def _lines(command: Sequence[str], variables: dict[str, str], seconds: int) -> list[list[str]]:
     """Return the words of what a run prints."""
-    environment: dict[str, Any] = {**os.environ, **({"LD_PRELOAD": preloaded} if preloaded else {})}
+    environment = {**os.environ, **variables}
     done = subprocess.run(  # noqa: S603  # built here, no shell
         command, env=environment, capture_output=True, text=True, timeout=seconds + _STARTING,
         check=False,

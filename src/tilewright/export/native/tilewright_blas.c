@@ -162,18 +162,28 @@ static int compute(const tilewright_host_product *it)
 /* A call that is passed on may come again by another name: cblas_dgemm calls dgemm_. */
 static _Thread_local int passing;
 
+static tilewright_kind kind_of(const tilewright_host_product *it, int served)
+{
+    return (tilewright_kind){TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b, it->m, it->n, it->k, 1,
+                             served};
+}
+
 static int serve(const tilewright_host_product *it)
 {
     if (passing || !is_right(it))
         return 0;
     const int served = compute(it);
+    const tilewright_kind kind = kind_of(it, served);
     passing = !served;
-    if (tilewright_logs()) {
-        const tilewright_kind key = {
-            TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b, it->m, it->n, it->k, 1, served};
-        tilewright_note(&key, 0, 0);
-    }
+    if (tilewright_logs())
+        tilewright_note(&kind, 0, 0);
     return served;
+}
+
+static void ended(const tilewright_host_product *it, const char *name, int served, int64_t begun)
+{
+    const tilewright_kind kind = kind_of(it, served);
+    tilewright_trace(name, &kind, begun);
 }
 
 /* ---- Names ---------------------------------------------------------------------------------- */
@@ -222,16 +232,19 @@ typedef int64_t integer_64;
     {                                                                                              \
         static _Atomic(void *) known;                                                              \
         const int before = passing;                                                                \
+        const int64_t begun = before ? 0 : tilewright_begin();                                     \
         const tilewright_host_product it = {                                                       \
             precision, operation_of(*ta, precision), operation_of(*tb, precision), *m, *n, *k,     \
             alpha, a, *lda, b, *ldb, beta, c, *ldc};                                               \
-        if (serve(&it))                                                                            \
-            return;                                                                                \
-        void *const found = other(&known, #name, __builtin_return_address(0));                     \
-        void (*call)(FORTRAN_TAKES(integer));                                                      \
-        memcpy(&call, &found, sizeof call);                                                        \
-        call(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b);            \
-        passing = before;                                                                          \
+        const int served = serve(&it);                                                             \
+        if (!served) {                                                                             \
+            void *const found = other(&known, #name, __builtin_return_address(0));                 \
+            void (*call)(FORTRAN_TAKES(integer));                                                  \
+            memcpy(&call, &found, sizeof call);                                                    \
+            call(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b);        \
+            passing = before;                                                                      \
+        }                                                                                          \
+        ended(&it, #name, served, begun);                                                          \
     }
 
 /* Real scalars are passed by value, and `at` is &; of complex ones the address, and it is nothing. */
@@ -240,18 +253,21 @@ typedef int64_t integer_64;
     {                                                                                              \
         static _Atomic(void *) known;                                                              \
         const int before = passing;                                                                \
+        const int64_t begun = before ? 0 : tilewright_begin();                                     \
         const tilewright_host_product it =                                                         \
             ordered(order, ta, tb,                                                                 \
                     (tilewright_host_product){precision, 0, 0, (integer)m, (integer)n, (integer)k, \
                                               at alpha, a, (integer)lda, b, (integer)ldb, at beta, \
                                               c, (integer)ldc});                                   \
-        if (serve(&it))                                                                            \
-            return;                                                                                \
-        void *const found = other(&known, #name, __builtin_return_address(0));                     \
-        void (*call)(C_TAKES(scalar));                                                             \
-        memcpy(&call, &found, sizeof call);                                                        \
-        call(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                         \
-        passing = before;                                                                          \
+        const int served = serve(&it);                                                             \
+        if (!served) {                                                                             \
+            void *const found = other(&known, #name, __builtin_return_address(0));                 \
+            void (*call)(C_TAKES(scalar));                                                         \
+            memcpy(&call, &found, sizeof call);                                                    \
+            call(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                     \
+            passing = before;                                                                      \
+        }                                                                                          \
+        ended(&it, #name, served, begun);                                                          \
     }
 
 #define ALL(letter, precision, scalar, at)                                                         \

@@ -15,7 +15,6 @@
  *                                 memory of its own, and the log has both times; calls then wait
  */
 #include "tilewright_cublas.h"
-#include "tilewright_log.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -37,7 +36,10 @@ static const char *const names[] = {
     "cublasSgemmStridedBatched", "cublasDgemmStridedBatched", "cublasCgemmStridedBatched",
     "cublasZgemmStridedBatched", "cublasSgemmStridedBatched_64", "cublasDgemmStridedBatched_64",
     "cublasCgemmStridedBatched_64", "cublasZgemmStridedBatched_64",
-    "cublasGemmEx", "cublasGemmEx_64", "cublasGemmStridedBatchedEx", "cublasGemmStridedBatchedEx_64"};
+    "cublasGemmEx", "cublasGemmEx_64", "cublasGemmStridedBatchedEx", "cublasGemmStridedBatchedEx_64",
+    "cublasSgemmBatched", "cublasDgemmBatched", "cublasCgemmBatched", "cublasZgemmBatched",
+    "cublasSgemmBatched_64", "cublasDgemmBatched_64", "cublasCgemmBatched_64",
+    "cublasZgemmBatched_64", "cublasGemmBatchedEx", "cublasGemmBatchedEx_64"};
 static const char *const names_of_lt[] = {
     "cublasLtMatmul", "cublasLtMatmulDescGetAttribute", "cublasLtMatrixLayoutGetAttribute"};
 enum { NAMES = sizeof names / sizeof *names, NAMES_OF_LT = sizeof names_of_lt / sizeof *names_of_lt };
@@ -231,12 +233,24 @@ static int is_known(const product *it)
     return it->letter >= 0 && is_operation(it->ta) && is_operation(it->tb);
 }
 
+static tilewright_kind kind_of(const product *it, int served)
+{
+    return (tilewright_kind){TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k,
+                             it->batch, served};
+}
+
 static void note(const product *it, int served, double ours_ms, double cublas_ms)
 {
-    const tilewright_kind key = {TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k,
-                                 it->batch, served};
+    const tilewright_kind key = kind_of(it, served);
     if (tilewright_logs())
         tilewright_note(&key, ours_ms, cublas_ms);
+}
+
+int tilewright_ended(const product *it, const char *name, int served, int64_t begun, int status)
+{
+    const tilewright_kind key = kind_of(it, served);
+    tilewright_trace(name, &key, begun);
+    return status;
 }
 
 int tilewright_serve_on(const product *it, void *stream)
@@ -253,10 +267,11 @@ int tilewright_serve_on(const product *it, void *stream)
     return served;
 }
 
-void tilewright_passed(const product *it)
+int tilewright_passed(const product *it)
 {
     if (is_known(it))
         note(it, 0, 0, 0);
+    return 0;
 }
 
 int tilewright_serve(const product *it)
@@ -266,8 +281,7 @@ int tilewright_serve(const product *it)
         return 0;
     if (may_serve(it, &stream))
         return tilewright_serve_on(it, stream);
-    tilewright_passed(it);
-    return 0;
+    return tilewright_passed(it);
 }
 
 int tilewright_letter(int type_a, int type_b, int type_c, int compute_type)

@@ -9,6 +9,7 @@
 #define TILEWRIGHT_CUBLAS_H
 
 #include "tilewright_internal.h"
+#include "tilewright_log.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -46,6 +47,20 @@ typedef int typed_strided_64(void *handle, int ta, int tb, int64_t m, int64_t n,
                              long long step_a, const void *b, int type_b, int64_t ldb,
                              long long step_b, const void *beta, void *c, int type_c, int64_t ldc,
                              long long step_c, int64_t batch, int compute, int algorithm);
+typedef int pointers_32(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
+                        const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
+                        int ldc, int batch);
+typedef int pointers_64(void *handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
+                        const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                        const void *beta, void *c, int64_t ldc, int64_t batch);
+typedef int typed_pointers_32(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
+                              const void *a, int type_a, int lda, const void *b, int type_b,
+                              int ldb, const void *beta, void *c, int type_c, int ldc, int batch,
+                              int compute, int algorithm);
+typedef int typed_pointers_64(void *handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
+                              const void *alpha, const void *a, int type_a, int64_t lda,
+                              const void *b, int type_b, int64_t ldb, const void *beta, void *c,
+                              int type_c, int64_t ldc, int64_t batch, int compute, int algorithm);
 typedef int matmul(void *handle, void *how, const void *alpha, const void *a, void *of_a,
                    const void *b, void *of_b, const void *beta, const void *c, void *of_c, void *d,
                    void *of_d, const void *algorithm, void *workspace, size_t bytes, void *stream);
@@ -64,6 +79,10 @@ typedef struct {
     typed_64 *long_typed;
     typed_strided_32 *typed_strided;
     typed_strided_64 *long_typed_strided;
+    pointers_32 *pointers_of[TILEWRIGHT_PRECISIONS];
+    pointers_64 *long_pointers_of[TILEWRIGHT_PRECISIONS];
+    typed_pointers_32 *typed_pointers;
+    typed_pointers_64 *long_typed_pointers;
 } cublas_functions;
 
 typedef struct {
@@ -107,7 +126,10 @@ int tilewright_serve_on(const product *it, void *stream);
 /* Let each column of the result begin with the vector. */
 tw_status tilewright_spread(const product *it, void *stream);
 
-/* Write down that one was passed on. */
-void tilewright_passed(const product *it);
+/* Write down that one is passed on; 0: it was not computed here. */
+int tilewright_passed(const product *it);
+
+/* Write a call into the trace that began at a time of tilewright_begin's; returns its status. */
+int tilewright_ended(const product *it, const char *name, int served, int64_t begun, int status);
 
 #endif

@@ -207,11 +207,9 @@ int cublasLtMatmul(void *handle, void *how, const void *alpha, const void *a, vo
                          c,      of_c, d,     of_d, algorithm, workspace, bytes, stream};
     product it = {.letter = -1, .handle = handle, .alpha = alpha, .a = a, .b = b, .beta = beta,
                   .c = d, .again = again, .more = &x};
-    if (understand(&x, &it)) {
-        if (tilewright_serve_on(&it, stream))
-            return 0;
-    } else {
-        tilewright_passed(&it);
-    }
-    return pass_on(&x, c, d);
+    const int64_t begun = tilewright_begin();
+    const int served =
+        understand(&x, &it) ? tilewright_serve_on(&it, stream) : tilewright_passed(&it);
+    const int status = served ? 0 : pass_on(&x, c, d);
+    return tilewright_ended(&it, "cublasLtMatmul", served, begun, status);
 }

@@ -1,22 +1,24 @@
 /* cuBLAS's names.  What is not served reaches the function of that name with its arguments. */
 #include "tilewright_cublas.h"
 
+/* Serve a product, if it is one that is, or let cuBLAS's function compute it. */
+#define ANSWER(name, it, serve, function, ...)                                                     \
+    const int64_t begun = tilewright_begin();                                                      \
+    const int served = serve(&it);                                                                 \
+    const int status = served             ? 0                                                      \
+                       : function == NULL ? NOT_SUPPORTED                                          \
+                                          : function(__VA_ARGS__);                                 \
+    return tilewright_ended(&it, #name, served, begun, status);
+
 #define DEFINE(name, integer, member, letter)                                                      \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, integer lda, const void *b, integer ldb,        \
-                 const void *beta, void *c, integer ldc);                                          \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, integer lda, const void *b, integer ldb, const void *beta, void *c,    \
-             integer ldc)                                                                          \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, integer lda, const void *b, integer ldb, const void *beta,         \
+                 void *c, integer ldc)                                                             \
     {                                                                                              \
-        const product it = {letter, handle, ta,  tb,   m, n,   k, alpha, a, lda,  b,               \
-                            ldb,    beta,   c,   ldc,  1, 0,   0, 0,     NULL, NULL, NULL};        \
-        if (tilewright_serve(&it))                                                                 \
-            return 0;                                                                              \
-        return tilewright_cublas()->member[letter] == NULL                                         \
-                   ? NOT_SUPPORTED                                                                 \
-                   : tilewright_cublas()->member[letter](handle, ta, tb, m, n, k, alpha, a, lda,   \
-                                                         b, ldb, beta, c, ldc);                    \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            1, 0, 0, 0, NULL, NULL, NULL};                                         \
+        ANSWER(name, it, tilewright_serve, tilewright_cublas()->member[letter], handle, ta, tb, m, \
+               n, k, alpha, a, lda, b, ldb, beta, c, ldc)                                          \
     }
 
 DEFINE(cublasSgemm_v2, int, gemm, 0)
@@ -29,25 +31,15 @@ DEFINE(cublasCgemm_v2_64, int64_t, long_gemm, 2)
 DEFINE(cublasZgemm_v2_64, int64_t, long_gemm, 3)
 
 #define DEFINE_STRIDED(name, integer, member, letter)                                              \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, integer lda, long long step_a, const void *b,   \
-                 integer ldb, long long step_b, const void *beta, void *c, integer ldc,            \
-                 long long step_c, integer batch);                                                 \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, integer lda, long long step_a, const void *b, integer ldb,             \
-             long long step_b, const void *beta, void *c, integer ldc, long long step_c,           \
-             integer batch)                                                                        \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, integer lda, long long step_a, const void *b, integer ldb,         \
+                 long long step_b, const void *beta, void *c, integer ldc, long long step_c,       \
+                 integer batch)                                                                    \
     {                                                                                              \
-        const product it = {letter, handle, ta,  tb,    m,      n,      k,      alpha, a,    lda, b, \
-                            ldb,    beta,   c,   ldc,   batch,  step_a, step_b, step_c, NULL, NULL,  \
-                            NULL};                                                                 \
-        if (tilewright_serve(&it))                                                                 \
-            return 0;                                                                              \
-        return tilewright_cublas()->member[letter] == NULL                                         \
-                   ? NOT_SUPPORTED                                                                 \
-                   : tilewright_cublas()->member[letter](handle, ta, tb, m, n, k, alpha, a, lda,   \
-                                                         step_a, b, ldb, step_b, beta, c, ldc,     \
-                                                         step_c, batch);                           \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            batch, step_a, step_b, step_c, NULL, NULL, NULL};                      \
+        ANSWER(name, it, tilewright_serve, tilewright_cublas()->member[letter], handle, ta, tb, m, \
+               n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc, step_c, batch)           \
     }
 
 DEFINE_STRIDED(cublasSgemmStridedBatched, int, strided, 0)
@@ -60,52 +52,73 @@ DEFINE_STRIDED(cublasCgemmStridedBatched_64, int64_t, long_strided, 2)
 DEFINE_STRIDED(cublasZgemmStridedBatched_64, int64_t, long_strided, 3)
 
 #define DEFINE_TYPED(name, integer, member)                                                        \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, int type_a, integer lda, const void *b,         \
-                 int type_b, integer ldb, const void *beta, void *c, int type_c, integer ldc,      \
-                 int compute_type, int algorithm);                                                 \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, int type_a, integer lda, const void *b, int type_b, integer ldb,       \
-             const void *beta, void *c, int type_c, integer ldc, int compute_type, int algorithm)  \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, int type_a, integer lda, const void *b, int type_b, integer ldb,   \
+                 const void *beta, void *c, int type_c, integer ldc, int compute_type,             \
+                 int algorithm)                                                                    \
     {                                                                                              \
         const int letter = tilewright_letter(type_a, type_b, type_c, compute_type);                \
-        const product it = {letter, handle, ta,  tb,   m, n,   k, alpha, a, lda,  b,               \
-                            ldb,    beta,   c,   ldc,  1, 0,   0, 0,     NULL, NULL, NULL};        \
-        if (tilewright_serve(&it))                                                                 \
-            return 0;                                                                              \
-        return tilewright_cublas()->member == NULL                                                 \
-                   ? NOT_SUPPORTED                                                                 \
-                   : tilewright_cublas()->member(handle, ta, tb, m, n, k, alpha, a, type_a, lda,   \
-                                                 b, type_b, ldb, beta, c, type_c, ldc,             \
-                                                 compute_type, algorithm);                         \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            1, 0, 0, 0, NULL, NULL, NULL};                                         \
+        ANSWER(name, it, tilewright_serve, tilewright_cublas()->member, handle, ta, tb, m, n, k,   \
+               alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, compute_type,          \
+               algorithm)                                                                          \
     }
 
 DEFINE_TYPED(cublasGemmEx, int, typed)
 DEFINE_TYPED(cublasGemmEx_64, int64_t, long_typed)
 
 #define DEFINE_TYPED_STRIDED(name, integer, member)                                                \
-    API int name(void *handle, int ta, int tb, integer m, integer n, integer k,                    \
-                 const void *alpha, const void *a, int type_a, integer lda, long long step_a,      \
-                 const void *b, int type_b, integer ldb, long long step_b, const void *beta,       \
-                 void *c, int type_c, integer ldc, long long step_c, integer batch,                \
-                 int compute_type, int algorithm);                                                 \
-    int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha,     \
-             const void *a, int type_a, integer lda, long long step_a, const void *b, int type_b,  \
-             integer ldb, long long step_b, const void *beta, void *c, int type_c, integer ldc,    \
-             long long step_c, integer batch, int compute_type, int algorithm)                     \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, int type_a, integer lda, long long step_a, const void *b,          \
+                 int type_b, integer ldb, long long step_b, const void *beta, void *c, int type_c, \
+                 integer ldc, long long step_c, integer batch, int compute_type, int algorithm)    \
     {                                                                                              \
         const int letter = tilewright_letter(type_a, type_b, type_c, compute_type);                \
-        const product it = {letter, handle, ta,  tb,    m,      n,      k,      alpha, a,    lda, b, \
-                            ldb,    beta,   c,   ldc,   batch,  step_a, step_b, step_c, NULL, NULL,  \
-                            NULL};                                                                 \
-        if (tilewright_serve(&it))                                                                 \
-            return 0;                                                                              \
-        return tilewright_cublas()->member == NULL                                                 \
-                   ? NOT_SUPPORTED                                                                 \
-                   : tilewright_cublas()->member(handle, ta, tb, m, n, k, alpha, a, type_a, lda,   \
-                                                 step_a, b, type_b, ldb, step_b, beta, c, type_c,  \
-                                                 ldc, step_c, batch, compute_type, algorithm);     \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            batch, step_a, step_b, step_c, NULL, NULL, NULL};                      \
+        ANSWER(name, it, tilewright_serve, tilewright_cublas()->member, handle, ta, tb, m, n, k,   \
+               alpha, a, type_a, lda, step_a, b, type_b, ldb, step_b, beta, c, type_c, ldc,        \
+               step_c, batch, compute_type, algorithm)                                             \
     }
 
 DEFINE_TYPED_STRIDED(cublasGemmStridedBatchedEx, int, typed_strided)
 DEFINE_TYPED_STRIDED(cublasGemmStridedBatchedEx_64, int64_t, long_typed_strided)
+
+/* Arrays of pointers lie in device memory, where the host does not look: these are passed on. */
+#define DEFINE_POINTERS(name, integer, member, letter)                                             \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, integer lda, const void *b, integer ldb, const void *beta,         \
+                 void *c, integer ldc, integer batch)                                              \
+    {                                                                                              \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            batch, 0, 0, 0, NULL, NULL, NULL};                                     \
+        ANSWER(name, it, tilewright_passed, tilewright_cublas()->member[letter], handle, ta, tb,   \
+               m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, batch)                                \
+    }
+
+DEFINE_POINTERS(cublasSgemmBatched, int, pointers_of, 0)
+DEFINE_POINTERS(cublasDgemmBatched, int, pointers_of, 1)
+DEFINE_POINTERS(cublasCgemmBatched, int, pointers_of, 2)
+DEFINE_POINTERS(cublasZgemmBatched, int, pointers_of, 3)
+DEFINE_POINTERS(cublasSgemmBatched_64, int64_t, long_pointers_of, 0)
+DEFINE_POINTERS(cublasDgemmBatched_64, int64_t, long_pointers_of, 1)
+DEFINE_POINTERS(cublasCgemmBatched_64, int64_t, long_pointers_of, 2)
+DEFINE_POINTERS(cublasZgemmBatched_64, int64_t, long_pointers_of, 3)
+
+#define DEFINE_TYPED_POINTERS(name, integer, member)                                               \
+    API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
+                 const void *a, int type_a, integer lda, const void *b, int type_b, integer ldb,   \
+                 const void *beta, void *c, int type_c, integer ldc, integer batch,                \
+                 int compute_type, int algorithm)                                                  \
+    {                                                                                              \
+        const int letter = tilewright_letter(type_a, type_b, type_c, compute_type);                \
+        const product it = {letter, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,  \
+                            batch, 0, 0, 0, NULL, NULL, NULL};                                     \
+        ANSWER(name, it, tilewright_passed, tilewright_cublas()->member, handle, ta, tb, m, n, k,  \
+               alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, batch, compute_type,   \
+               algorithm)                                                                          \
+    }
+
+DEFINE_TYPED_POINTERS(cublasGemmBatchedEx, int, typed_pointers)
+DEFINE_TYPED_POINTERS(cublasGemmBatchedEx_64, int64_t, long_typed_pointers)

@@ -1,10 +1,14 @@
-/* Calls counted by kind, and written down when the process ends. */
+/* Calls counted by kind, and written down when the process ends; of a trace, as they end. */
 #include "tilewright_log.h"
 #include "table.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -19,12 +23,26 @@ static tilewright_table kinds = {
     .key_bytes = sizeof(tilewright_kind), .entry_bytes = sizeof(seen)};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *_Atomic folder; /* null: nothing is written, or nothing more */
-static FILE *file;
+static FILE *file, *trace;
+static atomic_int traces;
+static int64_t traced;
+
+/* Of the calling thread: its number, and what is known of the call that it is in. */
+static _Thread_local struct {
+    int64_t thread, seen;
+    double ours_ms, theirs_ms;
+} now;
 
 static const char *const libraries[] = {"cublas", "blas"}, *const accuracies[] = {"fp32", "fp64"};
 const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
 
-static void hold(void) { pthread_mutex_lock(&lock); }
+static void hold(void)
+{
+    pthread_mutex_lock(&lock);
+    if (trace != NULL)
+        fflush(trace); /* or the child would write it, too */
+}
+
 static void let_go(void) { pthread_mutex_unlock(&lock); }
 
 /* A process that was forked counts its own calls. */
@@ -33,29 +51,38 @@ static void forked(void)
     seen *it;
     while ((it = tilewright_table_take(&kinds)) != NULL)
         free(it);
-    file = NULL;
+    file = trace = NULL;
+    traced = 0;
+    now.thread = 0;
     let_go();
 }
 
 __attribute__((constructor)) static void begin(void)
 {
     folder = getenv("TILEWRIGHT_CALLS_LOG");
-    if (folder != NULL)
-        pthread_atfork(hold, let_go, forked);
+    if (folder == NULL)
+        return;
+    const char *const wanted = getenv("TILEWRIGHT_CALLS_TRACE");
+    traces = wanted != NULL && *wanted;
+    pthread_atfork(hold, let_go, forked);
 }
 
 int tilewright_logs(void) { return folder != NULL; }
+
+/* A file of this process's; null where it cannot be. */
+static FILE *opened(const char *ending)
+{
+    char path[4096];
+    const int size = snprintf(path, sizeof path, "%s/%ld.%s", folder, (long)getpid(), ending);
+    return size > 0 && (size_t)size < sizeof path ? fopen(path, "wb") : NULL;
+}
 
 /* Write a kind's line, and free it. */
 static void write_down(seen *it)
 {
     const tilewright_kind *const key = &it->key;
-    if (file == NULL && folder != NULL) {
-        char path[4096];
-        const int size = snprintf(path, sizeof path, "%s/%ld.jsonl", folder, (long)getpid());
-        if (size > 0 && (size_t)size < sizeof path)
-            file = fopen(path, "w");
-    }
+    if (file == NULL && folder != NULL)
+        file = opened("jsonl");
     if (file != NULL)
         fprintf(file,
                 "{\"library\": \"%s\", \"precision\": \"%c\", \"trans\": \"%c%c\", "
@@ -70,9 +97,53 @@ static void write_down(seen *it)
     free(it);
 }
 
+static int64_t clock_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int64_t tilewright_begin(void)
+{
+    if (!atomic_load_explicit(&traces, memory_order_relaxed))
+        return 0;
+    now.seen = 0;
+    now.ours_ms = now.theirs_ms = 0;
+    return clock_ns();
+}
+
+/* Write a row, or count it; the lock is held. */
+static void write_row(const tilewright_row *row)
+{
+    if (++traced > TILEWRIGHT_TRACED || folder == NULL)
+        return;
+    if (trace == NULL)
+        trace = opened("trace");
+    if (trace != NULL)
+        fwrite(row, sizeof *row, 1, trace);
+}
+
+void tilewright_trace(const char *name, const tilewright_kind *kind, int64_t begun)
+{
+    if (begun == 0)
+        return;
+    if (now.thread == 0)
+        now.thread = syscall(SYS_gettid);
+    tilewright_row row = {.begun = begun, .ended = clock_ns(), .seen = now.seen, .thread = now.thread,
+                          .kind = *kind, .ours_ms = now.ours_ms, .theirs_ms = now.theirs_ms};
+    memcpy(row.name, name, strnlen(name, sizeof row.name - 1));
+    pthread_mutex_lock(&lock);
+    write_row(&row);
+    pthread_mutex_unlock(&lock);
+}
+
 void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_ms)
 {
     void *removed = NULL;
+    now.ours_ms = ours_ms;
+    now.theirs_ms = theirs_ms;
+    now.seen = theirs_ms > 0 ? clock_ns() : 0;
     pthread_mutex_lock(&lock);
     seen *entry = tilewright_table_find(&kinds, key);
     if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
@@ -106,7 +177,14 @@ __attribute__((destructor)) static void end(void)
         write_down(it);
     if (file != NULL)
         fclose(file);
-    file = NULL;
+    if (trace != NULL) {
+        const tilewright_row rest = {.kind = {.m = traced - TILEWRIGHT_TRACED}};
+        if (traced > TILEWRIGHT_TRACED)
+            fwrite(&rest, sizeof rest, 1, trace);
+        fclose(trace);
+    }
+    file = trace = NULL;
     folder = NULL;
+    traces = 0;
     pthread_mutex_unlock(&lock);
 }
