@@ -127,11 +127,16 @@ def test_whoever_asks_is_told_how_far_a_product_is():
     assert told[-1] == (16, 16)
 
 
-def test_operands_that_are_not_read_may_hold_anything():
-    a, b, c = np.full((70, 40), np.nan), np.full((40, 70), np.nan), np.ones((70, 70))
-    tw.gemm(a, b, c, alpha=0, beta=3, max_device_memory=64 << 10)
+@pytest.mark.parametrize("trans", ["N", "T"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_operands_that_are_not_read_may_hold_anything(trans, order):
+    c = np.ones((70, 50), order=order)
+    a, b = np.full((70, 40), np.nan), np.full((40, 50), np.nan)
+    asked = {"trans_a": trans, "trans_b": trans, "max_device_memory": 64 << 10}
+    turned = [x.T if trans == "T" else x for x in (a, b, a[:, :0], b[:0])]
+    tw.gemm(*turned[:2], c, alpha=0, beta=3, **asked)
     assert (c == 3).all()
-    tw.gemm(a[:, :0], b[:0], c, beta=2, max_device_memory=64 << 10)
+    tw.gemm(*turned[2:], c, beta=2, **asked)
     assert (c == 6).all()
 
 

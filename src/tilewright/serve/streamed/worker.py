@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Event
+from tilewright.problem import Trans
 from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
@@ -300,11 +301,14 @@ class Worker:
             beta=job.request.beta if task.is_first else 1,
         )  # fmt: skip
         target = tile.operand(), job.c.row_major
-        # Operands that are not read are anything.
-        operands = [target, target] if not panels else [
-            (slot.operand(), of.row_major)
-            for slot, of in zip(panels, self._panels, strict=True)
-        ]  # fmt: skip
+        if panels:
+            operands = [
+                (slot.operand(), of.row_major)
+                for slot, of in zip(panels, self._panels, strict=True)
+            ]
+        else:  # what is not read is anything: C, whose leading dimension fits as it lies
+            operands = [target, target]
+            part = replace(part, trans_a=Trans.N, trans_b=Trans.N)
         after = [event for slot in (*panels, tile) for event in slot.arrival]
         parts = [slot.part for slot in panels if slot.part is not None and of_parts]
         ended = self._transport.multiply(part, (*operands, target), after, tile.lane, parts)
