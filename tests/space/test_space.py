@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tilewright.space import Config, Constraint, Parameter, Space, automaton, component
+from tilewright.space import Config, Constraint, Parameter, Space, automaton, component, composed
 
 
 def choice(name, *values):
@@ -44,6 +44,19 @@ def block_space(**changes):
         choice("layout", "row", "column"),
     ]
     return Space("toy", parameters, changes.get("constraints", constraints))
+
+
+def test_a_composed_predicate_names_the_parameters_of_its_quantities():
+    """Arguments with a default are constants; quantities that it does not name are left out."""
+    predicate = composed(
+        lambda threads, dim_n: threads <= 32 * dim_n,
+        threads=lambda *, dim_m, dim_n, warps=2: dim_m * dim_n * warps,
+        unused=lambda block_m: block_m,
+    )
+    rule = Constraint("few", predicate, "many threads wait for each other", "heuristic")
+    assert sorted(rule.variables) == ["dim_m", "dim_n"]
+    space = block_space(constraints=[rule])
+    assert {point["dim_m"] for point in space} == {8, 16}
 
 
 def test_the_funnel_tells_what_each_constraint_removes():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright.space.config import Config, Value
-    from tilewright.space.constraint import Constraint
+    from tilewright.space.constraint import Constraint, composed
     from tilewright.space.funnel import Funnel, Stage
     from tilewright.space.parameter import Parameter
     from tilewright.space.space import Space
@@ -23,9 +23,10 @@ _HOMES = {
     "Space": "space",
     "Stage": "funnel",
     "Value": "config",
+    "composed": "constraint",
 }
 
-__all__ = ["Config", "Constraint", "Funnel", "Parameter", "Space", "Stage", "Value"]
+__all__ = ["Config", "Constraint", "Funnel", "Parameter", "Space", "Stage", "Value", "composed"]
 
 
 def __getattr__(name: str) -> Any:

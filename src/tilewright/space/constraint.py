@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,7 +15,7 @@ from tilewright.dataclass import dataclass
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Constraint", "Kind"]
+__all__ = ["Constraint", "Kind", "composed"]
 
 Kind = Literal["hardware", "divisibility", "heuristic", "proof", "learned"]
 
@@ -99,6 +100,39 @@ class Constraint:
                 f"constraint {self.name!r} failed on arrays ({error}); write its predicate "
                 "elementwise, with & and | for and and or, returning booleans"
             ) from error
+
+
+def composed(predicate: Callable[..., Any], **quantities: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a predicate of what is computed from parameters first.
+
+    With an f of x and y, ``composed(lambda used, z: used < z, used=f)`` is a predicate of x, y
+    and z.
+
+    Parameters
+    ----------
+    predicate : callable
+        Of quantities and of parameters, by name.
+    **quantities : callable
+        Of parameters, by the name that the predicate has for each; arguments with a default are
+        constants here, too.  One that it does not name is left out.
+    """
+    named = _variables("composed", predicate)
+    read = {name: _variables(name, quantities[name]) for name in named if name in quantities}
+    own = [name for name in named if name not in read]
+
+    def made(**values: Any) -> Any:
+        found = {
+            name: quantities[name](**{one: values[one] for one in ones})
+            for name, ones in read.items()
+        }
+        return predicate(**found, **{name: values[name] for name in own})
+
+    names = dict.fromkeys(itertools.chain(own, *read.values()))
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, keyword) for name in names]
+    )
+    return made
 
 
 def _variables(name: str, predicate: Callable[..., Any]) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Constraint
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values
+from tilewright.space import Constraint, composed
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, room_to_stage
 
 __all__ = [
     "TMA_SINCE",
@@ -21,12 +21,10 @@ __all__ = [
     "clusters",
     "copied_evenly",
     "cp_async_alone",
-    "keep_busy",
     "one_way_to_share",
     "parallel_split_k_sums",
     "registers_of_a_thread",
     "resident_blocks",
-    "room_for",
     "rows_along_side",
     "schedulers",
     "sliced_k",
@@ -190,12 +188,12 @@ def cp_async_alone() -> Constraint:
     )
 
 
-def staged_results(room: Quantity) -> tuple[Constraint, ...]:
-    """Return the constraints of staged results, for which `room` says whether there is room."""
+def staged_results(precision: Precision, threads: Quantity) -> tuple[Constraint, ...]:
+    """Return the constraints of staged results, of blocks of so many threads."""
     return (
         Constraint(
             "room to stage results",
-            room,
+            composed(functools.partial(room_to_stage, precision=precision), threads=threads),
             f"one stage holds two chunks of {CHUNK_BYTES} bytes for each thread while it is free",
             "divisibility",
         ),
@@ -231,13 +229,13 @@ def block_limits(
     return (
         Constraint(
             "threads of a block",
-            _at_most(threads, most),
+            composed(lambda number: number <= most, number=threads),
             f"the device runs at most {most} threads in a block",
             "hardware",
         ),
         Constraint(
             "shared memory of a block",
-            _at_most(shared_bytes, room),
+            composed(lambda used: used <= room, used=shared_bytes),
             f"a block has at most {room} bytes of shared memory",
             "hardware",
         ),
@@ -250,61 +248,46 @@ def registers_of_a_thread(device: DeviceSpec, registers: Quantity) -> tuple[Cons
     if named is None:
         return ()
     reason = f"a thread that needs more than {named} registers spills"
-    return (Constraint("registers of a thread", _at_most(registers, named), reason, "hardware"),)
+    fits = composed(lambda used: used <= named, used=registers)
+    return (Constraint("registers of a thread", fits, reason, "hardware"),)
 
 
-def schedulers(busy: Quantity) -> Constraint:
-    """Return the constraint that each scheduler has a warp; `busy` is by `keep_busy`."""
+def schedulers(threads: Quantity) -> Constraint:
+    """Return the constraint that each scheduler has a warp, and a barrier does not stop many."""
     return Constraint(
         "a warp for each scheduler",
-        busy,
+        composed(
+            lambda threads, min_blocks: (
+                (threads * min_blocks >= 4 * WARP) & (threads <= _MOST_THREADS)
+            ),
+            threads=threads,
+        ),
         "a multiprocessor has four schedulers; a barrier of many warps stops them all",
         "heuristic",
     )
 
 
-def keep_busy(threads: Values, min_blocks: Values) -> Values:
-    """Return whether so many blocks give each scheduler a warp, and one does not stop them all."""
-    return (threads * min_blocks >= 4 * WARP) & (threads <= _MOST_THREADS)
-
-
-def resident_blocks(device: DeviceSpec, fit: Quantity) -> tuple[Constraint, ...]:
-    """Return the constraint that `min_blocks` fit a multiprocessor; `fit` is by `room_for`.
+def resident_blocks(
+    device: DeviceSpec, threads: Quantity, registers: Quantity, shared_bytes: Quantity
+) -> tuple[Constraint, ...]:
+    """Return the constraint that `min_blocks` fit a multiprocessor.
 
     There is none where the device does not say what a multiprocessor has.
     """
-    if None in (device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor):
+    file, memory = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
+    if file is None or memory is None:
         return ()
     return (
         Constraint(
             "resident blocks",
-            fit,
+            composed(
+                lambda min_blocks, threads, registers, shared: (
+                    (min_blocks * threads * registers <= file)
+                    & (min_blocks * (shared + _SYSTEM_BYTES) <= memory)
+                ),
+                threads=threads, registers=registers, shared=shared_bytes,
+            ),
             "registers and shared memory of a multiprocessor hold the blocks asked for",
             "heuristic",
         ),
-    )
-
-
-def room_for(
-    device: DeviceSpec,
-    *,
-    min_blocks: Values,
-    threads: Values,
-    registers: Values,
-    shared_bytes: Values,
-) -> Values:
-    """Return whether a multiprocessor holds so many blocks of these resources."""
-    file, memory = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
-    return (min_blocks * threads * registers <= file) & (
-        min_blocks * (shared_bytes + _SYSTEM_BYTES) <= memory
-    )
-
-
-def _at_most(quantity: Quantity, most: int) -> Quantity:
-    """Return the predicate of the same parameters that a quantity is no larger."""
-
-    @functools.wraps(quantity)
-    def predicate(**values: Values) -> Values:
-        return quantity(**values) <= most
-
-    return predicate
+    )  # fmt: skip

@@ -65,7 +65,7 @@ def shared_bytes(
     warps_k: Values,
     precision: Precision,
     longer: Values,
-    tma: Values = 0,
+    tma: Values,
     barrier_bytes: int = BARRIER_BYTES,
 ) -> Values:
     """Return the shared memory of a block, exact.

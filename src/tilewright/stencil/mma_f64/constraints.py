@@ -9,18 +9,16 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Constraint
+from tilewright.space import Constraint, composed
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
     cp_async_alone,
-    keep_busy,
     one_way_to_share,
     parallel_split_k_sums,
     registers_of_a_thread,
     resident_blocks,
-    room_for,
     rows_along_side,
     schedulers,
     sliced_k,
@@ -34,7 +32,6 @@ from tilewright.stencil.asynchronous.resources import (
     CHUNK_BYTES,
     SWIZZLED_BARRIER_BYTES,
     Values,
-    room_to_stage,
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
@@ -74,7 +71,7 @@ def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
     """
     found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
     if variant.precision.element_bytes < CHUNK_BYTES:
-        found["staged"] = _stores(variant)
+        found["staged"] = staged_results(variant.precision, threads)
         found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
     return found
 
@@ -159,19 +156,9 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
         return boxed | (swizzled & (side % np.maximum(abreast, 1) == 0))
 
     return copied_evenly(
-        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, tma: even(
-            along_a, block_m, block_k, warps_k, tma,
-            threads(
-                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
-            ),
-        ),
-        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, tma: even(
-            along_b, block_n, block_k, warps_k, tma,
-            threads(
-                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
-            ),
-        ),
-    )  # fmt: skip
+        composed(functools.partial(even, along_a), side=lambda block_m: block_m, number=threads),
+        composed(functools.partial(even, along_b), side=lambda block_n: block_n, number=threads),
+    )
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -205,20 +192,6 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             )
         )
     return (*found, *tma_since(device))
-
-
-def _stores(variant: Variant) -> tuple[Constraint, ...]:
-    fits = functools.partial(room_to_stage, precision=variant.precision)
-    return staged_results(
-        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k: fits(
-            block_m=block_m,
-            block_n=block_n,
-            block_k=block_k,
-            threads=threads(
-                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
-            ),
-        )
-    )
 
 
 def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -255,14 +228,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     words = variant.precision.words
 
     return (
-        schedulers(
-            lambda block_m, block_n, warp_m, warp_n, warps_k, min_blocks: keep_busy(
-                threads(
-                    block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
-                ),
-                min_blocks,
-            )
-        ),
+        schedulers(threads),
         Constraint(
             "reads of shared memory beside multiply-adds",
             lambda warp_m, warp_n: words * warp_m * warp_n >= 16 * (warp_m + warp_n),
@@ -270,28 +236,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "delivers; complex ones are read twice as long and multiplied four times",
             "heuristic",
         ),
-        *resident_blocks(device, _fit(variant, device)),
+        *resident_blocks(
+            device, threads, _used(variant), functools.partial(_shared(variant), stream_k=0)
+        ),
     )
-
-
-def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
-    used, shared = _used(variant), _shared(variant)
-
-    def fit(
-        block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
-        mma_k: Values, double_buffered: Values, stages: Values, cluster_k: Values,
-        min_blocks: Values, warps_k: Values, tma: Values,
-    ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
-        tiles = {"warp_m": warp_m, "warp_n": warp_n}
-        return room_for(
-            device,
-            min_blocks=min_blocks,
-            threads=threads(**sides, **tiles),
-            registers=used(**tiles, mma_k=mma_k, double_buffered=double_buffered),
-            shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, cluster_k=cluster_k, stream_k=0, tma=tma
-            ),
-        )
-
-    return fit

@@ -8,14 +8,13 @@ on NumPy arrays of parameter values.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Constraint
+from tilewright.space import Constraint, composed
 from tilewright.stencil.base import Variant
 from tilewright.stencil.portable.resources import (
     LEAST_OTHER_REGISTERS,
@@ -79,18 +78,6 @@ class Thresholds:
         if self.reuse is not None:
             return self.reuse
         return 1.0 if precision.letter == "d" or precision.parts == 2 else 2.0
-
-
-def _bounded(
-    quantity: Callable[..., Values], test: Callable[[Values], Values]
-) -> Callable[..., Values]:
-    """Return a predicate of the quantity's own parameters: that the test holds of it."""
-
-    @functools.wraps(quantity)
-    def predicate(**values: Values) -> Values:
-        return test(quantity(**values))
-
-    return predicate
 
 
 def constraints(
@@ -271,7 +258,7 @@ def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...
         ),
         Constraint(
             "shared memory of a block",
-            _bounded(shared, lambda used: used <= room),
+            composed(lambda used: used <= room, used=shared),
             f"a block has at most {room} bytes of shared memory",
             "hardware",
         ),
@@ -282,7 +269,7 @@ def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...
         found.append(
             Constraint(
                 "registers of a thread",
-                _bounded(used, lambda need: need <= named),
+                composed(lambda need: need <= named, need=used),
                 f"a thread that needs more than {named} registers spills",
                 "hardware",
             )
@@ -291,22 +278,15 @@ def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...
         found.append(
             Constraint(
                 "registers of a block",
-                _bounded(_of_block(used), lambda need: need <= file),
+                composed(
+                    lambda threads_m, threads_n, need: threads_m * threads_n * need <= file,
+                    need=used,
+                ),
                 f"a multiprocessor has {file} registers",
                 "hardware",
             )
         )
     return tuple(found)
-
-
-def _of_block(of_thread: Callable[..., Values]) -> Callable[..., Values]:
-    """Return a thread block's use, given a thread's."""
-
-    @functools.wraps(of_thread)
-    def of_block(*, threads_m: Values, threads_n: Values, **values: Values) -> Values:
-        return threads_m * threads_n * of_thread(threads_m=threads_m, threads_n=threads_n, **values)
-
-    return of_block
 
 
 def _heuristics(
@@ -320,8 +300,9 @@ def _heuristics(
     found = [
         Constraint(
             "register reuse",
-            _bounded(
-                functools.partial(reuse, precision=precision), lambda ratio: ratio >= least_reuse
+            composed(
+                lambda ratio: ratio >= least_reuse,
+                ratio=functools.partial(reuse, precision=precision),
             ),
             f"fewer than {least_reuse:g} multiply-adds for a read in the inner loop wait for reads",
             "heuristic",
@@ -357,19 +338,16 @@ def _occupancy(
 ) -> tuple[Constraint, ...]:
     """Return ASTRA's least threads and least blocks of a multiprocessor."""
     resident = functools.partial(resident_blocks, precision=precision, device=device)
-
-    @functools.wraps(resident)
-    def resident_threads(*, threads_m: Values, threads_n: Values, **values: Values) -> Values:
-        threads = threads_m * threads_n
-        return threads * resident(threads_m=threads_m, threads_n=threads_n, **values)
-
     found = []
     threads = thresholds.threads_on(device, precision)
     if threads is not None:
         found.append(
             Constraint(
                 "occupancy",
-                _bounded(resident_threads, lambda number: number >= threads),
+                composed(
+                    lambda threads_m, threads_n, blocks: threads_m * threads_n * blocks >= threads,
+                    blocks=resident,
+                ),
                 f"fewer than {threads} threads on a multiprocessor do not hide latency",
                 "heuristic",
             )
@@ -378,7 +356,7 @@ def _occupancy(
         found.append(
             Constraint(
                 "resident blocks",
-                _bounded(resident, lambda number: number >= thresholds.blocks),
+                composed(lambda blocks: blocks >= thresholds.blocks, blocks=resident),
                 f"fewer than {thresholds.blocks} thread blocks on a multiprocessor leave it idle "
                 "at barriers",
                 "heuristic",

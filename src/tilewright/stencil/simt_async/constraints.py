@@ -9,18 +9,16 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Constraint
+from tilewright.space import Constraint, composed
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
     cp_async_alone,
-    keep_busy,
     one_way_to_share,
     parallel_split_k_sums,
     registers_of_a_thread,
     resident_blocks,
-    room_for,
     rows_along_side,
     schedulers,
     sliced_k,
@@ -34,7 +32,6 @@ from tilewright.stencil.asynchronous.resources import (
     CHUNK_BYTES,
     WARP,
     Values,
-    room_to_stage,
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
@@ -74,7 +71,7 @@ def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
     size = variant.precision.element_bytes
     found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
     if size < CHUNK_BYTES:
-        found["staged"] = _stores(variant)
+        found["staged"] = staged_results(variant.precision, threads)
         if not all(variant.k_fast):  # along k copies are of single elements anyway
             found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
     return found
@@ -132,19 +129,10 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     """Return the constraints that all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
     even = functools.partial(_even, variant.precision, scalar)
-
-    def rows_of(side: str, along_k: bool) -> Callable[..., Values]:
-        def rows(
-            block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-            warps_k: Values, tma: Values, run_bytes: Values,
-        ) -> Values:  # fmt: skip
-            sides = {"block_m": block_m, "block_n": block_n}
-            number = threads(**sides, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k)
-            return even(along_k, sides[side], block_k, tma, run_bytes, number)
-
-        return rows
-
-    return copied_evenly(rows_of("block_m", along_a), rows_of("block_n", along_b))
+    return copied_evenly(
+        composed(functools.partial(even, along_a), side=lambda block_m: block_m, number=threads),
+        composed(functools.partial(even, along_b), side=lambda block_n: block_n, number=threads),
+    )
 
 
 def _runs(variant: Variant) -> Constraint:
@@ -194,20 +182,6 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return *tma_since(device), *found
 
 
-def _stores(variant: Variant) -> tuple[Constraint, ...]:
-    fits = functools.partial(room_to_stage, precision=variant.precision)
-    return staged_results(
-        lambda block_m, block_n, block_k, tile_m, tile_n, warps_k: fits(
-            block_m=block_m,
-            block_n=block_n,
-            block_k=block_k,
-            threads=threads(
-                block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
-            ),
-        )
-    )
-
-
 def _even(
     precision: Precision,
     scalar: bool,
@@ -231,17 +205,8 @@ def _even(
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    def shared(
-        block_m: Values, block_n: Values, block_k: Values, stages: Values, cluster_k: Values,
-        stream_k: Values, tma: Values, warps_k: Values, run_bytes: Values,
-    ) -> Values:  # fmt: skip
-        return shared_bytes(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, cluster_k=cluster_k,
-            stream_k=stream_k, tma=tma, warps_k=warps_k, precision=variant.precision,
-            longer=longer(block_k, run_bytes, variant.precision, variant.k_fast),
-        )  # fmt: skip
-
-    return shared
+    rows = functools.partial(longer, precision=variant.precision, k_fast=variant.k_fast)
+    return composed(functools.partial(shared_bytes, precision=variant.precision), longer=rows)
 
 
 def _used(variant: Variant) -> Callable[..., Values]:
@@ -262,14 +227,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     # A multiply-add of pairs is at least 12 instructions.
     each = 12 if variant.precision.parts == 2 else 1
     return (
-        schedulers(
-            lambda block_m, block_n, tile_m, tile_n, warps_k, min_blocks: keep_busy(
-                threads(
-                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
-                ),
-                min_blocks,
-            )
-        ),
+        schedulers(threads),
         Constraint(
             "reads of shared memory beside multiply-adds",
             lambda tile_m, tile_n: tile_m * tile_n >= 4 * (tile_m + tile_n) // 2,
@@ -282,34 +240,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "beyond 2048 multiply-adds, 32 KiB, the loop leaves the nearest instruction cache",
             "heuristic",
         ),
-        *resident_blocks(device, _fit(variant, device)),
+        *resident_blocks(
+            device, threads, _used(variant), functools.partial(_shared(variant), stream_k=0)
+        ),
     )
-
-
-def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
-    used, shared = _used(variant), _shared(variant)
-
-    def fit(
-        block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        stages: Values, cluster_k: Values, min_blocks: Values, tma: Values, warps_k: Values,
-        run_bytes: Values,
-    ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
-        tiles = {"tile_m": tile_m, "tile_n": tile_n}
-        return room_for(
-            device,
-            min_blocks=min_blocks,
-            threads=threads(**sides, **tiles),
-            registers=used(**tiles, tma=tma),
-            shared_bytes=shared(
-                **sides,
-                block_k=block_k,
-                stages=stages,
-                cluster_k=cluster_k,
-                stream_k=0,
-                tma=tma,
-                run_bytes=run_bytes,
-            ),
-        )
-
-    return fit

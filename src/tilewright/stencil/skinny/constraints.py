@@ -6,19 +6,20 @@ a problem fixes, and three points to try there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
-from tilewright.space import Constraint
+from tilewright.space import Constraint, composed
 from tilewright.stencil.base import Variant
 from tilewright.stencil.skinny.resources import (
     CHUNK_BYTES,
     MOST_SHORT,
     SUM_REGISTERS,
     THREADS,
-    Values,
     block_k,
     lanes,
     long_side,
@@ -38,33 +39,38 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (*_shapes(variant), *_hardware(variant, device), *_heuristics(variant))
 
 
-def _k_fast(variant: Variant, short_m: Values) -> Values:
-    """Return whether the long operand's memory runs along k."""
+def _composed(variant: Variant) -> Callable[..., Any]:
+    """Return `composed` with a block's short and long side, and whether the latter's k is fast."""
     of_a, of_b = variant.k_fast
-    return np.where(short_m == 1, of_b, of_a)
+    return partial(
+        composed,
+        short=short_side,
+        long=long_side,
+        k_fast=lambda short_m: np.where(short_m == 1, of_b, of_a),
+    )
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
     """Return what has to divide what."""
-    chunk = CHUNK_BYTES // variant.precision.element_bytes
-
-    def whole_rows(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
-        along = THREADS // lanes_k * np.where(_k_fast(variant, short_m), 1, chunk)
-        return long_side(short_m, block_m, block_n) % along == 0
-
-    def whole_steps(short_m: Any, block_k: Any, lanes_k: Any) -> Any:
-        return block_k % (lanes_k * np.where(_k_fast(variant, short_m), chunk, 1)) == 0
-
+    chunk, of = CHUNK_BYTES // variant.precision.element_bytes, _composed(variant)
     return (
         Constraint(
             "rows divide",
-            whole_rows,
+            of(
+                lambda long, k_fast, lanes_k: (
+                    long % (THREADS // lanes_k * np.where(k_fast, 1, chunk)) == 0
+                )
+            ),
             f"each of {THREADS} threads reads whole chunks of {CHUNK_BYTES} bytes along the rows",
             "divisibility",
         ),
         Constraint(
             "steps divide",
-            whole_steps,
+            of(
+                lambda block_k, k_fast, lanes_k: (
+                    block_k % (lanes_k * np.where(k_fast, chunk, 1)) == 0
+                )
+            ),
             f"each of {THREADS} threads reads whole chunks of {CHUNK_BYTES} bytes along k",
             "divisibility",
         ),
@@ -73,26 +79,22 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
 
 def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what the device cannot go beyond."""
-    room, named = device.shared_bytes_per_block, device.max_registers_per_thread
-
-    def fits(short_m: Any, block_m: Any, block_n: Any, block_k: Any, lanes_k: Any) -> Any:
-        sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
-        return shared_bytes(*sides, lanes_k, block_k, variant.precision) <= room
-
-    def held(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
-        sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
-        return registers(*sides, lanes_k, variant.precision) <= (named or 255)
-
+    room, named = device.shared_bytes_per_block, device.max_registers_per_thread or 255
+    precision, of = variant.precision, _composed(variant)
     return (
         Constraint(
             "shared memory of a block",
-            fits,
+            of(
+                lambda short, long, lanes_k, block_k: (
+                    shared_bytes(short, long, lanes_k, block_k, precision) <= room
+                )
+            ),
             f"a block has at most {room} bytes of shared memory",
             "hardware",
         ),
         Constraint(
             "registers of a thread",
-            held,
+            of(lambda short, long, lanes_k: registers(short, long, lanes_k, precision) <= named),
             "a thread that needs more registers than it has spills",
             "hardware",
         ),
@@ -101,60 +103,56 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
     """Return what leaves three points a side and width."""
-    precision = variant.precision
+    precision, of = variant.precision, _composed(variant)
 
-    def short(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
-        sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
-        few = sum_registers(*sides, lanes_k, precision) <= SUM_REGISTERS
-        return (sides[0] <= MOST_SHORT) & few
+    def few(short: Any, long: Any, lanes_k: Any) -> Any:
+        held = sum_registers(short, long, lanes_k, precision)
+        return (short <= MOST_SHORT) & (held <= SUM_REGISTERS)
 
-    def worth(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
-        tried = lanes(short_side(short_m, block_m, block_n), _k_fast(variant, short_m))
+    def worth(short: Any, k_fast: Any, lanes_k: Any) -> Any:
+        tried = lanes(short, k_fast)
         return (lanes_k == tried[0]) | (lanes_k == tried[1]) | (lanes_k == tried[2])
-
-    def held(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
-        side = short_side(short_m, block_m, block_n)
-        found = rows(side, lanes_k, _k_fast(variant, short_m), precision)
-        return long_side(short_m, block_m, block_n) == found
-
-    def loads(short_m: Any, block_m: Any, block_n: Any, block_k: Any, lanes_k: Any) -> Any:
-        side = short_side(short_m, block_m, block_n)
-        return block_k == depth(side, lanes_k, _k_fast(variant, short_m), precision)
-
-    def together(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any, min_blocks: Any) -> Any:
-        sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
-        return min_blocks == fitting(*sides, lanes_k, precision)
 
     depth, fitting = block_k, min_blocks
     return (
         Constraint(
             "a short side",
-            short,
+            of(few),
             f"sums of more than {MOST_SHORT} columns, or in more than {SUM_REGISTERS} registers,"
             " leave a thread none for loads",
             "heuristic",
         ),
         Constraint(
             "threads along k",
-            worth,
+            of(worth),
             "threads share k so that a warp reads whole lines, or else so that few rows fill it",
             "heuristic",
         ),
         Constraint(
             "rows of a thread",
-            held,
+            of(
+                lambda short, long, k_fast, lanes_k: long == rows(short, lanes_k, k_fast, precision)
+            ),
             "a thread has as many rows as use an element of the short operand often enough",
             "heuristic",
         ),
         Constraint(
             "loads on their way",
-            loads,
+            of(
+                lambda short, k_fast, lanes_k, block_k: (
+                    block_k == depth(short, lanes_k, k_fast, precision)
+                )
+            ),
             "eight loads a thread hide the latency of memory; more take registers",
             "heuristic",
         ),
         Constraint(
             "blocks together",
-            together,
+            of(
+                lambda short, long, lanes_k, min_blocks: (
+                    min_blocks == fitting(short, long, lanes_k, precision)
+                )
+            ),
             "more than two blocks fit where sums leave them registers",
             "heuristic",
         ),

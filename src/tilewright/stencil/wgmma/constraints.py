@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
-from tilewright.space import Constraint
+from tilewright.space import Constraint, composed
 from tilewright.stencil.base import Variant
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 from tilewright.stencil.wgmma.call import SQUARE
@@ -56,8 +56,8 @@ def _shapes() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "whole instructions along n",
-            lambda block_n, consumers, pingpong: (
-                block_n % (_INSTRUCTION_ROWS * sharers(consumers=consumers, pingpong=pingpong)) == 0
+            composed(
+                lambda block_n, among: block_n % (_INSTRUCTION_ROWS * among) == 0, among=sharers
             ),
             "each consumer has whole instructions of 64 columns of C",
             "divisibility",
@@ -101,14 +101,6 @@ _READ, _PLACES = 0.5, 40
 
 def _by_threads() -> tuple[Constraint, ...]:
     """Return what producers need that copy by their threads."""
-
-    def fits(
-        block_m: Values, block_n: Values, consumers: Values, min_blocks: Values, tma: Values
-    ) -> Values:
-        held = (block_m + block_n) * _READ + _PLACES
-        started = starting_registers(consumers=consumers, min_blocks=min_blocks)
-        return (tma == 1) | (held <= started)
-
     return (
         Constraint(
             "clusters of TMA",
@@ -124,7 +116,12 @@ def _by_threads() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "registers of a producer",
-            fits,
+            composed(
+                lambda tma, block_m, block_n, started: (
+                    (tma == 1) | ((block_m + block_n) * _READ + _PLACES <= started)
+                ),
+                started=starting_registers,
+            ),
             "a producer that copies by its threads reads a stage's tiles into registers",
             "hardware",
         ),
@@ -182,10 +179,9 @@ def _promotion() -> tuple[Constraint, ...]:
 
     def in_turn(
         partials: Values, promote_k: Values, block_k: Values, block_m: Values, block_n: Values,
-        instruction_m: Values, consumers: Values, pingpong: Values,
+        instruction_m: Values, among: Values,
     ) -> Values:  # fmt: skip
-        own = block_n // sharers(consumers=consumers, pingpong=pingpong)
-        pieces = block_m // instruction_m * (own // _INSTRUCTION_ROWS)
+        pieces = block_m // instruction_m * (block_n // among // _INSTRUCTION_ROWS)
         often = block_k // np.maximum(promote_k, 1) * pieces
         return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (often > 1))
 
@@ -198,7 +194,7 @@ def _promotion() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "sets of partial sums",
-            in_turn,
+            composed(in_turn, among=sharers),
             "two sets make a difference where a stage is promoted more than once",
             "divisibility",
         ),
@@ -212,15 +208,20 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
     found = [
         Constraint(
             "shared memory of a block",
-            lambda block_m, block_n, block_k, stages: (
-                shared(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages) <= room
-            ),
+            composed(lambda used: used <= room, used=shared),
             f"a block has at most {room} bytes of shared memory",
             "hardware",
         ),
         Constraint(
             "registers of a consumer",
-            _fits_registers,
+            composed(
+                lambda held, taken, started: (
+                    held + OTHER_REGISTERS <= np.where(taken == 0, started, taken)
+                ),
+                held=sums,
+                taken=consumer_registers,
+                started=starting_registers,
+            ),
             "sums and their addresses fit the registers that the producer leaves",
             "hardware",
         ),
@@ -238,13 +239,8 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
             Constraint(
                 "resident blocks",
                 # 1 KiB of each block's shared memory is the system's.
-                lambda block_m, block_n, block_k, stages, min_blocks: (
-                    min_blocks
-                    * (
-                        shared(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages)
-                        + 1024
-                    )
-                    <= memory
+                composed(
+                    lambda min_blocks, used: min_blocks * (used + 1024) <= memory, used=shared
                 ),
                 "shared memory of a multiprocessor holds the blocks asked for",
                 "hardware",
@@ -261,19 +257,6 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
             )
         )
     return tuple(found)
-
-
-def _fits_registers(
-    block_m: Values, block_n: Values, block_k: Values, instruction_m: Values, consumers: Values,
-    pingpong: Values, promote_k: Values, partials: Values, min_blocks: Values, tma: Values,
-) -> Values:  # fmt: skip
-    held = sums(
-        block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
-        consumers=consumers, pingpong=pingpong, promote_k=promote_k, partials=partials,
-    )  # fmt: skip
-    split = {"consumers": consumers, "min_blocks": min_blocks}
-    taken = consumer_registers(**split, tma=tma)
-    return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
 
 
 def _heuristics() -> tuple[Constraint, ...]:

@@ -101,7 +101,7 @@ def starting_registers(*, consumers: Values, min_blocks: Values) -> Values:
     return np.minimum(_FILE // (min_blocks * threads(consumers=consumers)) // 8 * 8, 255)
 
 
-def producer_registers(*, consumers: Values, min_blocks: Values, tma: Values = 1) -> Values:
+def producer_registers(*, consumers: Values, min_blocks: Values, tma: Values) -> Values:
     """Return what the producer keeps; 0 where nobody gives or takes any.
 
     Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.  A producer
@@ -111,7 +111,7 @@ def producer_registers(*, consumers: Values, min_blocks: Values, tma: Values = 1
     return np.where((np.asarray(consumers) * min_blocks == 1) | (np.asarray(tma) == 0), 0, kept)
 
 
-def consumer_registers(*, consumers: Values, min_blocks: Values, tma: Values = 1) -> Values:
+def consumer_registers(*, consumers: Values, min_blocks: Values, tma: Values) -> Values:
     """Return a consumer's registers after the producer has given up its own.
 
     What all take together is what the block started with: a warpgroup that asks for more
