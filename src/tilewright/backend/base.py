@@ -313,6 +313,11 @@ class LiveDevice(ABC):
     def write(self, memory: Any, array: NDArray[Any], offset: int = 0) -> None:
         """Copy a contiguous array into device memory, `offset` bytes in; blocks."""
 
+    def write_lines(self, memory: Any, lines: NDArray[Any], pitch: int, offset: int = 0) -> None:
+        """Copy a matrix into device memory, each line `pitch` bytes behind the last; blocks."""
+        for number, line in enumerate(lines):
+            self.write(memory, np.ascontiguousarray(line), offset + number * pitch)
+
     @abstractmethod
     def free(self, memory: Any) -> None:
         """Give device memory back at once."""

@@ -252,12 +252,22 @@ class OpenCLDevice(LiveDevice):
         if array.nbytes:
             self._copy(memory, array, dst_offset=offset)
 
-    def _copy(self, to: Any, source: Any, **offsets: int) -> None:
+    def write_lines(self, memory: Any, lines: NDArray[Any], pitch: int, offset: int = 0) -> None:
+        """Copy a matrix into device memory, each line `pitch` bytes behind the last; blocks."""
+        if lines.nbytes:
+            width = lines.shape[1] * lines.itemsize
+            self._copy(
+                memory, np.ascontiguousarray(lines), region=(width, len(lines), 1),
+                buffer_origin=(offset, 0, 0), host_origin=(0, 0, 0),
+                buffer_pitches=(pitch, 0), host_pitches=(width, 0),
+            )  # fmt: skip
+
+    def _copy(self, to: Any, source: Any, **places: Any) -> None:
         to_host = isinstance(to, np.ndarray)
         size = (to if to_host else source).nbytes
         try:
             with span("copy to host" if to_host else "copy to device", size):
-                self._cl.enqueue_copy(self.queue, to, source, is_blocking=True, **offsets)
+                self._cl.enqueue_copy(self.queue, to, source, is_blocking=True, **places)
         except self._cl.MemoryError as error:
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:

@@ -103,10 +103,8 @@ class InOrder:
         held, begins = memory
         if lines.shape[1] == ld:
             self._live.write(held, np.ascontiguousarray(lines), begins)
-            return
-        for at, line in enumerate(lines):
-            offset = begins + at * ld * lines.itemsize
-            self._live.write(held, np.ascontiguousarray(line), offset)
+        else:
+            self._live.write_lines(held, lines, ld * lines.itemsize, begins)
 
     def splits(self, request: Any) -> bool:
         """Whether it splits operands into parts: no."""
