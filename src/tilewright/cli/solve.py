@@ -27,7 +27,7 @@ ACCEPTED = 16.0
 
 def command(
     a: Annotated[Path | None, typer.Argument(help="A, an .npy file; random without it.")] = None,
-    b: Annotated[Path | None, typer.Argument(help="b, an .npy file.")] = None,
+    b: Annotated[Path | None, typer.Argument(help="b, a file like A's; several: columns.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where x goes.")] = None,
     size: Annotated[int, typer.Option("--size", min=1, help="n of a random system.")] = 2000,
     precision: PrecisionOption = "d",
@@ -87,9 +87,10 @@ def solve_timed(a: Any, b: Any, device: str | None) -> tuple[Any, dict[str, Any]
     solution = lu_solve(lu_factor(a, device=device), b)
     seconds = time.perf_counter() - started
     n = len(a)
-    # HPL's count: 2/3 n^3 + 2 n^2, four times that in complex arithmetic.
+    # HPL's count: 2/3 n^3 + 2 n^2 a right-hand side, four times that in complex arithmetic.
     is_complex = a.dtype.kind == "c" or getattr(a, "is_complex", False)
-    flops = (2 / 3 * n**3 + 2 * n**2) * (4 if is_complex else 1)
+    sides = b.shape[1] if b.ndim > 1 else 1
+    flops = (2 / 3 * n**3 + 2 * n**2 * sides) * (4 if is_complex else 1)
     residual = scaled_residual(a, solution, b)
     facts = {
         "n": n,

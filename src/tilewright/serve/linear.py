@@ -424,8 +424,8 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     ----------
     a : ndarray or DoubleDouble, shape (n, n)
         The matrix.
-    x, b : ndarray or DoubleDouble, shape (n,)
-        The solution and the right-hand side.
+    x, b : ndarray or DoubleDouble, shape (n,) or (n, r)
+        The solution and the right-hand side; of several the largest residual is returned.
 
     Raises
     ------
@@ -434,21 +434,24 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     """
     refuse_masked(a, x, b)
     _check_square(a)
+    several = len(np.shape(b)) == 2 and len(b) == len(a)
+    wanted = np.shape(b) if several else a.shape[:1]
     for name, given in (("x", x), ("b", b)):
-        if np.shape(given) != a.shape[:1]:
-            raise ValueError(f"{name}.shape={np.shape(given)} should be {a.shape[:1]}")
+        if np.shape(given) != wanted:
+            raise ValueError(f"{name}.shape={np.shape(given)} should be {wanted}")
     if not len(a):
         return 0.0
     if isinstance(a, DoubleDouble):
-        return _double_double_residual(a, DoubleDouble(x), DoubleDouble(b))
+        x, b = DoubleDouble(x), DoubleDouble(b)
+        sides = [(x[:, j], b[:, j]) for j in range(wanted[1])] if several else [(x, b)]
+        return float(np.max([_double_double_residual(a, *side) for side in sides], initial=0.0))
     wide = np.clongdouble if any(map(np.iscomplexobj, (a, x, b))) else np.longdouble
     aw, xw, bw = (np.asarray(v).astype(wide) for v in (a, x, b))
-    top = np.abs(aw @ xw - bw).max()
-    if top == 0:
-        return 0.0
-    norms = np.abs(aw).sum(axis=1).max() * np.abs(xw).max() + np.abs(bw).max()
+    top = np.abs(aw @ xw - bw).max(axis=0)
+    norms = np.abs(aw).sum(axis=1).max() * np.abs(xw).max(axis=0) + np.abs(bw).max(axis=0)
     unit = precision_of(a.dtype).unit_roundoff
-    return float(top / (unit * norms * len(a)))
+    each = np.divide(top, unit * norms * len(a), where=top != 0, out=np.zeros_like(top))
+    return float(np.max(each, initial=0.0))
 
 
 def _double_double_residual(a: DoubleDouble, x: DoubleDouble, b: DoubleDouble) -> float:
