@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tests.tuning.measurement_examples import example
 from tilewright.cli.app import app, run
 from tilewright.cli.db import app as db
-from tilewright.stencil.base import Launch, Source
-from tilewright.stencil.geometry import PLAIN
+from tilewright.stencil.geometry import PLAIN, Launch
+from tilewright.stencil.source import Source
 from tilewright.tuning.store import Store
 
 if not any(group.typer_instance is db for group in app.registered_groups):

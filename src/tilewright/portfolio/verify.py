@@ -16,7 +16,7 @@ from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
-from tilewright.stencil.base import Call
+from tilewright.stencil.call import Call
 from tilewright.stencil.geometry import Launch, Mode
 from tilewright.stencil.table import Part
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify

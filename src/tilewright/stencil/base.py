@@ -15,24 +15,15 @@ pair of doubles (16 bytes, passed by value).
 Matrices are column-major; offsets and leading dimensions count elements.  With
 k = 0 the kernel reads neither A nor B and still scales C; with beta = 0 it never
 reads C.
-
-A source that asks for a `Workspace` (`Source.part_bytes`) takes its address as one more
-argument, the last; whoever launches it adds that.
-
-A source may have a second function, which adds up what blocks of the first left in the workspace
-(`Source.second`).  Both take the same arguments; a live device launches them as one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -41,52 +32,15 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.space.aliases import oldest_macros
+from tilewright.stencil.call import Call
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.table import PROBLEMS, Part, Table, grouped_source, row
 
 if TYPE_CHECKING:
     from tilewright.space import Space
 
-__all__ = [
-    "ELEMENTS",
-    "OUTPUTS",
-    "STATIC_SHARED_BYTES",
-    "Call",
-    "Dialect",
-    "Launch",
-    "Resources",
-    "Source",
-    "Stencil",
-    "TensorMap",
-    "Variant",
-    "Workspace",
-]
-
-Dialect = Literal["opencl", "cuda"]
-
-# Macros that name formats which C has no type of, or which kernels choose at compile time: of A
-# and B, and of C.
-ELEMENTS = {
-    "float16": "ELEMENT_F16",
-    "bfloat16": "ELEMENT_BF16",
-    "tf32": "ELEMENT_TF32",
-    "int8": "ELEMENT_S8",
-    "float8_e4m3fn": "ELEMENT_E4M3",
-    "float8_e5m2": "ELEMENT_E5M2",
-}
-OUTPUTS = {
-    "float32": "OUTPUT_F32",
-    "float16": "OUTPUT_F16",
-    "bfloat16": "OUTPUT_BF16",
-    "int32": "OUTPUT_S32",
-    "residues": "OUTPUT_RESIDUES",
-}
-
-# What every CUDA architecture allows a thread block to have in arrays of a size that the
-# compiler knows; what goes beyond is asked for at launch (dialect_cuda.h says it too).
-STATIC_SHARED_BYTES = 48 * 1024
+__all__ = ["Resources", "Stencil", "Variant"]
 
 
 @dataclass(frozen=True)
@@ -146,235 +100,6 @@ class Resources:
     registers: int
 
 
-# What all blocks draw numbers from has a line of the cache to itself; behind it every block has
-# a word.  Parts begin at the same place for every grid, so that no launch's parts lie where
-# another's words are; blocks of all multiprocessors there are find room before it.
-_NUMBER_BYTES, _WORD_BYTES, _PARTS_AT = 128, 4, 16384
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Device memory that the blocks of a launch leave parts of their sums in.
-
-    The kernel takes its address as one more argument, the last; there it finds::
-
-        | number, 128 bytes | a word for each block | to 16384 bytes | a part for each block |
-
-    Number and words are zero before a launch, and the kernel leaves them zero; parts may hold
-    anything.  While a launch runs that has it, no other may.
-
-    Parameters
-    ----------
-    blocks : int
-        Of the launch, at most 4064 where they use their words.
-    part_bytes : int
-        For each of them, a multiple of 16.
-    words : bool
-        Whether blocks use their words.
-
-    Raises
-    ------
-    ValueError
-        If there are more blocks than words.
-    """
-
-    blocks: int
-    part_bytes: int
-    words: bool = True
-
-    cleared_bytes: ClassVar[int] = _PARTS_AT
-    """How much of it, from its start, is zero before and after a launch."""
-
-    def __post_init__(self) -> None:
-        most = (_PARTS_AT - _NUMBER_BYTES) // _WORD_BYTES
-        if self.words and self.part_bytes and not 0 < self.blocks <= most:
-            raise ValueError(f"blocks={self.blocks} share no workspace; launch 1 to {most}")
-
-    @property
-    def size(self) -> int:
-        """All of it in bytes."""
-        return self.cleared_bytes + self.blocks * self.part_bytes
-
-
-# Of C and C++; no kernel source has either in a string.  `re` compiles it where one is built.
-_COMMENTS = r"(?s:/\*.*?\*/)|//[^\n]*"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A kernel source with everything the compiler needs to specialise it.
-
-    Parameters
-    ----------
-    text : str
-        The whole text: includes are already resolved.
-    defines : Mapping
-        Macros, in the order they are passed.
-    entry : str
-        Name of the kernel function.
-    dynamic_shared_bytes : int
-        Shared memory of a block that is asked for at launch, besides arrays in the source:
-        CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
-    part_bytes : int
-        What each block of a launch needs of a `Workspace`; 0 for none.
-    second : str
-        Name of the function that is launched behind `entry` with the same arguments, as
-        `Launch.second` says; empty for none.
-    unit : str
-        The source's name and version, such as ``"simt_async 2"``; empty for one that no portfolio
-        holds.  The version is raised whenever what it computes or how it is launched changes.
-    """
-
-    text: str
-    defines: Mapping[str, int | str]
-    entry: str = "gemm"
-    dynamic_shared_bytes: int = 0
-    part_bytes: int = 0
-    second: str = ""
-    unit: str = ""
-
-    @property
-    def identity(self) -> str:
-        """What machine code is kept under: a digest of unit, entry and macros, not of the text.
-
-        So that a comment that changes leaves it as it is, and a parameter of another name, too.
-        """
-        macros = oldest_macros(self.unit.partition(" ")[0], self.defines)
-        parts = [self.unit, self.entry, sorted((k, str(v)) for k, v in macros.items())]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-    @property
-    def digest(self) -> str:
-        """A digest of `identity` and of the text without comments and white space."""
-        bare = "".join(re.sub(_COMMENTS, " ", self.text).split())
-        return hashlib.sha256(f"{self.identity}{bare}".encode()).hexdigest()[:12]
-
-    def run_if(self, value: int) -> Source:
-        """Return this kernel with one more argument: it runs where that int has this value.
-
-        A pointer to an int in device memory; elsewhere the kernel returns at once and writes
-        nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).  For batches each
-        product has an int of its own: behind the pointer comes how many ints on the next one's is
-        (prelude/batched_run_if.h).
-        """
-        many, each = read_source("prelude/batched.h"), read_source("prelude/batched_run_if.h")
-        text = self.text.replace(many, each)
-        return replace(self, text=text, defines={**self.defines, "RUN_IF": value})
-
-    def batched(self) -> Source:
-        """Return this kernel for batches: with steps of A, B and C as arguments behind the others.
-
-        Blocks in z compute matrices of their own (prelude/batched.h, in place of prelude/run_if.h,
-        so that the text of other kernels stays as it was compiled).
-
-        Raises
-        ------
-        ValueError
-            If it is none of a stencil's kernels.
-        """
-        alone, many = read_source("prelude/run_if.h"), read_source("prelude/batched.h")
-        text = self.text.replace(alone, many)
-        if text == self.text and "BATCHED" not in text:
-            raise ValueError(f"unit={self.unit!r} takes no batches; use a stencil's kernel")
-        return replace(self, text=text, defines={**self.defines, "BATCHED": 1})
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """A kernel's argument that tells a copy engine about an array in device memory.
-
-    CUDA's tensor map (`cuTensorMapEncodeTiled`), of compute capability 9.0 and later: 128
-    bytes that are made when the launch is prepared.  What a copy finds outside the array is
-    zero.
-
-    Parameters
-    ----------
-    memory : object
-        The backend's handle of the device memory.
-    offset : int
-        Bytes before the first element; with the memory's address a multiple of 16.
-    element : str
-        NumPy's name of the element type, or ``"bfloat16"``.
-    sizes : tuple of int
-        Elements in each dimension, the contiguous one first; one to five, each at least 1.
-    strides : tuple of int
-        Bytes between neighbours in the second dimension, the third, ...; multiples of 16.
-    box : tuple of int
-        Elements that one copy takes in each dimension, at most 256.
-    swizzle : int
-        Span in bytes (128, 64 or 32) within which 16-byte pieces are exchanged in shared
-        memory, the box's contiguous side at most; 0: none are.
-    """
-
-    memory: Any
-    offset: int
-    element: str
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle: int = 0
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return 2 if self.element == "bfloat16" else np.dtype(self.element).itemsize
-
-
-class Matrix(Protocol):
-    """An operand of a call: a handle of memory, elements before the first one, and ld."""
-
-    @property
-    def memory(self) -> Any:
-        """Return the backend's handle."""
-
-    @property
-    def offset(self) -> int:
-        """Return the elements before the first one."""
-
-    @property
-    def ld(self) -> int:
-        """Return the leading dimension in elements."""
-
-
-class Call(Protocol):
-    """One product to launch; `tilewright.backend.GemmCall` is one."""
-
-    @property
-    def m(self) -> int:
-        """Return the rows of C."""
-
-    @property
-    def n(self) -> int:
-        """Return the columns of C."""
-
-    @property
-    def k(self) -> int:
-        """Return how many products an element sums up."""
-
-    @property
-    def alpha(self) -> Any:
-        """Return the product's factor."""
-
-    @property
-    def beta(self) -> Any:
-        """Return the factor of C's old values."""
-
-    @property
-    def a(self) -> Matrix:
-        """Return A."""
-
-    @property
-    def b(self) -> Matrix:
-        """Return B."""
-
-    @property
-    def c(self) -> Matrix:
-        """Return C."""
-
-    def arguments(self) -> tuple[Any, ...]:
-        """Return the argument list that most stencils share."""
-
-
 class Stencil(ABC):
     """A parametrised kernel family.
 
@@ -410,28 +135,27 @@ class Stencil(ABC):
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
 
-    @abstractmethod
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        """Return the config to use where nothing was tuned."""
-
-    def first_start(self, variant: Variant, device: DeviceSpec, other: str) -> Config:
-        """Return the first of `starts` in the space: for a stencil whose default it is.
+        """Return the config to use where nothing was tuned: the first of `starts` in the space.
 
         Raises
         ------
         ValueError
-            If the device runs none of them; `other` is the stencil to use there.
+            If the device runs none.
         """
         space = self.space(variant, device)
         for config in self.starts(variant, device):
             if config in space:
                 return config
-        raise ValueError(f"device={device.name!r} runs no default of {self.name}; use {other}")
+        raise ValueError(
+            f"device={device.name!r} runs no default of {self.name}; use another stencil"
+        )
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return the configs that tuning tries first, the likeliest first.
 
-        Some may lie outside the space that the device leaves.
+        Some may lie outside the space that the device leaves.  Who defines `default` need not
+        define these.
         """
         return (self.default(variant, device),)
 

@@ -18,7 +18,8 @@ from tilewright.dataclass import dataclass
 from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:
-    from tilewright.stencil.base import Call, Matrix, Source, TensorMap
+    from tilewright.stencil.call import Call, Matrix, TensorMap
+    from tilewright.stencil.source import Source
 
 __all__ = [
     "MAPS",

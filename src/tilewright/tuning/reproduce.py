@@ -20,7 +20,8 @@ from tilewright.backend.cuda.compiler import OPTIONS as CUDA_OPTIONS
 from tilewright.backend.opencl.device import OPTIONS as OPENCL_OPTIONS
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import is_rescheduled
-from tilewright.stencil.base import Launch, Source, Workspace
+from tilewright.stencil.geometry import Launch
+from tilewright.stencil.source import Source, Workspace
 from tilewright.tuning.measurement import Measurement, Status
 
 __all__ = ["Case", "cases_of", "reproducer"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
-from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.geometry import Launch
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 __all__ = ["Realigned", "aligned_ld"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.dataclass import dataclass
-from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.geometry import Launch
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 __all__ = ["MovedTriangle"]

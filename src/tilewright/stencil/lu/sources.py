@@ -14,7 +14,8 @@ import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
-from tilewright.stencil.base import Launch, Source
+from tilewright.stencil.geometry import Launch
+from tilewright.stencil.source import Source
 from tilewright.stencil.source_files import read_source
 
 __all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]

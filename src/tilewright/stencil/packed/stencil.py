@@ -8,7 +8,7 @@ from typing import ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
-from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.packed.parameters import (
     BLOCKS_M,
@@ -18,6 +18,7 @@ from tilewright.stencil.packed.parameters import (
     spared_registers,
     vector_registers,
 )
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 __all__ = ["Packed"]

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Value
-from tilewright.stencil.base import (
-    STATIC_SHARED_BYTES,
-    Dialect,
-    Resources,
-    Source,
-    Stencil,
-    Variant,
-)
+from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.portable.resources import registers, shared_bytes
+from tilewright.stencil.source import STATIC_SHARED_BYTES, Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from functools import cached_property
 
 from tilewright.dataclass import dataclass
-from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.geometry import Launch
 from tilewright.stencil.residues.moduli import (
     COMPLEX,
     COMPLEX_PAIR,
@@ -15,6 +15,7 @@ from tilewright.stencil.residues.moduli import (
     WORD_BITS,
     Moduli,
 )
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 __all__ = [

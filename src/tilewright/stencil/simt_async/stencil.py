@@ -13,10 +13,12 @@ from tilewright.stencil.asynchronous.resources import (
     CHUNK_BYTES,
     shared_bytes,
 )
-from tilewright.stencil.base import Call, Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import Resources, Stencil, Variant
+from tilewright.stencil.call import Call
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.simt_async.resources import SECTOR_BYTES, longer, registers, threads
 from tilewright.stencil.simt_async.tma import maps
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:
@@ -87,16 +89,6 @@ class SimtAsync(Stencil):
         from tilewright.stencil.simt_async.parameters import parameters
 
         return Space(self.name, parameters(), constraints(variant, device))
-
-    def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        """Return the first of `starts` in the space.
-
-        Raises
-        ------
-        ValueError
-            If the device runs none of them.
-        """
-        return self.first_start(variant, device, "the portable stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
-from tilewright.stencil.base import Call, Matrix, TensorMap, Variant
+from tilewright.stencil.base import Variant
+from tilewright.stencil.call import Call, Matrix, TensorMap
 
 __all__ = ["MOST_BOX", "box_words", "maps"]
 

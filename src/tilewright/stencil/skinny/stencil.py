@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
-from tilewright.stencil.base import (
-    ELEMENTS,
-    OUTPUTS,
-    Dialect,
-    Resources,
-    Source,
-    Stencil,
-    Variant,
-)
+from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.skinny.resources import (
     THREADS,
@@ -28,6 +20,7 @@ from tilewright.stencil.skinny.resources import (
     short_side,
     slab_steps,
 )
+from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
 from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:
@@ -93,16 +86,6 @@ class Skinny(Stencil):
         from tilewright.stencil.skinny.parameters import parameters
 
         return Space(self.name, parameters(), constraints(variant, device))
-
-    def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        """Return the first of `starts` in the space.
-
-        Raises
-        ------
-        ValueError
-            If the device runs none of them.
-        """
-        return self.first_start(variant, device, "the portable stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return a config for each side and width.

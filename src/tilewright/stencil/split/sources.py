@@ -7,7 +7,8 @@ from typing import Literal
 
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
-from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.geometry import Launch
+from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 from tilewright.stencil.split.scheme import PART_NUMBERS, Scheme
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dataclass import dataclass
-from tilewright.stencil.base import Call, TensorMap
+from tilewright.stencil.call import Call, TensorMap
 from tilewright.stencil.wgmma.arithmetic import WHOLE_RESULTS, Arithmetic
 
 __all__ = [

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.stencil.base import Resources, TensorMap, Variant
+from tilewright.stencil.base import Resources, Variant
+from tilewright.stencil.call import TensorMap
 from tilewright.stencil.geometry import Geometry
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 from tilewright.stencil.wgmma.call import TensorCall, operand_maps

@@ -11,19 +11,10 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space
-from tilewright.stencil.base import (
-    ELEMENTS,
-    OUTPUTS,
-    Call,
-    Dialect,
-    Launch,
-    Resources,
-    Source,
-    Stencil,
-    TensorMap,
-    Variant,
-)
-from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
+from tilewright.stencil.base import Resources, Stencil, Variant
+from tilewright.stencil.call import Call, TensorMap
+from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode, SplitK
+from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
 from tilewright.stencil.source_files import read_source
 from tilewright.stencil.table import MAPS, PROBLEMS, Part, Table, grouped_source, row
 from tilewright.stencil.wgmma import small
@@ -128,16 +119,6 @@ class Wgmma(Stencil):
         return Space(
             self.name, parameters(made, device.multiprocessors), constraints(variant, made, device)
         )
-
-    def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        """Return the first of `starts` in the space.
-
-        Raises
-        ------
-        ValueError
-            If the device runs none of them.
-        """
-        return self.first_start(variant, device, "another stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
