@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tilewright.backend import devices
 from tilewright.cli.app import run
+from tilewright.precision import dtype_of
 from tilewright.version import VERSION
 
 
@@ -38,6 +39,36 @@ def test_multiply(files, capsys):
     assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN", "--alpha", "2"]) == 0
     assert np.allclose(np.load("c.npy"), 2 * a.T @ b)
     assert "20 x 10 float64" in out(capsys)
+
+
+@pytest.mark.parametrize(
+    ("letter", "result"),
+    [
+        ("fp16_f32", "float32"), ("bf16", "bfloat16"), ("e4m3_f32", "float32"), ("int8", "int32"),
+        ("tf32", "float32"),
+    ],
+)  # fmt: skip
+def test_multiply_converts_to_types_of_tensor_cores(files, capsys, letter, result):
+    pytest.importorskip("ml_dtypes")
+    a = np.random.default_rng(1).integers(-4, 5, (20, 20)).astype("f8")
+    np.save("a.npy", a)
+    as_one = ["--precision", letter, "--trans", "TN"]
+    assert run(["multiply", "a.npy", "a.npy", "-o", "c.npy", *as_one]) == 0
+    assert f"20 x 20 {result}" in out(capsys)
+    assert run(["multiply", "a.npy", "a.npy", "--c", "c.npy", "-o", "d.npy", "--beta", "-1",
+                *as_one]) == 0  # fmt: skip
+    rounded = (a.T @ a).astype(dtype_of(result))
+    np.testing.assert_array_equal(np.load("c.npy").view(rounded.dtype), rounded)
+    assert f"20 x 20 {result}" in out(capsys)
+
+
+def test_multiply_takes_the_files_of_types_that_npy_has_no_name_for(files):
+    types = pytest.importorskip("ml_dtypes")
+    a = np.random.default_rng(1).standard_normal((9, 9)).astype(types.bfloat16)
+    np.save("a.npy", a)
+    assert run(["multiply", "a.npy", "a.npy", "-o", "c.npy", "--precision", "bf16_f32"]) == 0
+    np.testing.assert_allclose(np.load("c.npy"), a.astype("f4") @ a.astype("f4"), 1e-6, 1e-6)
+    assert run(["multiply", "a.npy", "a.npy", "-o", "c.npy", "--precision", "e4m3"]) == 2
 
 
 def test_multiply_takes_batches(files, capsys):

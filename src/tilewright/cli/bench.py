@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.bench_group import BenchmarkGroup
-from tilewright.cli.output import JsonOption, emit_json, say
+from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -33,7 +33,8 @@ def command(
     context: typer.Context,
     listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and end.")] = False,
     precision: Annotated[
-        str, typer.Option("--precision", help="s, d, c, z or all of these; also e, f, w, v.")
+        str,
+        typer.Option("--precision", help=f"With commas: {PRECISIONS}; all: of s, d, c and z."),
     ] = "s",
     trans: Annotated[
         str, typer.Option("--trans", help="NN, NT, TN, TT; several with commas, or all.")

@@ -29,7 +29,7 @@ OutputOption = Annotated[
 
 # What a benchmark may read, by the names of `Benchmark.options`.
 _READ: dict[str, Any] = {
-    "precision": (str, typer.Option("--precision", help="BLAS letters with commas, or all.")),
+    "precision": (str, typer.Option("--precision", help="As of a sweep, with commas.")),
     "trans": (str, typer.Option("--trans", help="NN, NT, TN, TT with commas, or all.")),
     "size": (str, typer.Option("--size", help="As of a sweep; its own by default.")),
     "seed": (int, typer.Option("--seed", min=0, help="Of what is drawn.")),

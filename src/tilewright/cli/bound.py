@@ -9,6 +9,7 @@ import typer
 
 from tilewright.cli.output import (
     JsonOption,
+    PrecisionOption,
     SizeOption,
     TransOption,
     emit_json,
@@ -24,9 +25,7 @@ __all__ = ["command"]
 
 
 def command(
-    precision: Annotated[
-        str, typer.Option("--precision", help="s, d, c, z; double-double e, f, complex w, v.")
-    ] = "s",
+    precision: PrecisionOption = "s",
     trans: TransOption = "NN",
     size: SizeOption = "4096",
     batch: Annotated[

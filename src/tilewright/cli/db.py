@@ -17,7 +17,7 @@ from tilewright.cli.db_view import (
     show_summaries,
     summary_facts,
 )
-from tilewright.cli.output import JsonOption, emit_json, parse_trans, say
+from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, parse_trans, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ StoreOption = Annotated[
 DeviceOption = Annotated[
     str | None, typer.Option("--device", help="A device's fingerprint or part of its name.")
 ]
-PrecisionOption = Annotated[
-    str | None, typer.Option("--precision", help="BLAS letter: s, d, c or z.")
-]
+PrecisionOption = Annotated[str | None, typer.Option("--precision", help=f"{PRECISIONS}.")]
 TransOption = Annotated[
     str | None, typer.Option("--trans", help="Transposes of A and B, such as NT.")
 ]

@@ -11,6 +11,7 @@ import typer
 from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
 from tilewright.cli.inspect_diff import diff, show
 from tilewright.cli.output import (
+    PRECISIONS,
     ArithmeticOption,
     JsonOption,
     emit_json,
@@ -55,7 +56,7 @@ def command(
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option("--precision", help="s, d, c, z; double-double e, f, w, v; bf16, int8 ..."),
+        typer.Option("--precision", help=f"{PRECISIONS}."),
     ] = None,
     trans: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from tilewright.cli.output import (
+    PRECISIONS,
     DevicesOption,
     JsonOption,
     TransOption,
@@ -41,7 +42,7 @@ def command(
     alpha: Annotated[str, typer.Option(help="Scales the product; 1+2j for complex.")] = "1",
     beta: Annotated[str, typer.Option(help="Scales C.")] = "0",
     precision: Annotated[
-        str | None, typer.Option("--precision", help="Convert first: s, d, c, z; e, w, f, v.")
+        str | None, typer.Option("--precision", help=f"Convert first: {PRECISIONS}.")
     ] = None,
     accuracy: Annotated[
         str,
@@ -62,10 +63,14 @@ def command(
     row = find_precision(precision) if precision else None
     check_writable(output)
     check_not_read(output, a, b)
-    matrices = [None if path is None else load_as(path, row, mapped=True) for path in (a, b, c)]
+    matrices = [load_as(path, row, mapped=True) for path in (a, b)]
+    matrices.append(None if c is None else load_as(c, row, mapped=True, is_result=True))
     check_suffix(output, hasattr(matrices[0], "words"))
-    if row is not None and row.letter in "fv":
-        accuracy = "fast"
+    out = None
+    if row is not None and row.is_short:
+        out = row.result_name if row.element_bytes <= 2 else None
+    if row is not None and accuracy == "ieee":
+        accuracy = {"f": "fast", "v": "fast", "tf32": "tf32"}.get(row.letter, accuracy)
     scale, keep = _scalar("alpha", alpha, matrices[0]), _scalar("beta", beta, matrices[0])
     with _written(output, matrices, trans_a, trans_b, keep) as (target, put), _bar(quiet=json):
         started = time.perf_counter()
@@ -78,6 +83,7 @@ def command(
             trans_a=trans_a,
             trans_b=trans_b,
             accuracy=accuracy,
+            out_dtype=out,
             device=parse_devices(device),
         )
         seconds = time.perf_counter() - started
@@ -208,8 +214,10 @@ def _scalar(name: str, text: str, matrix: Any) -> Any:
     return value if value.imag else value.real
 
 
-def load_as(path: Path, row: Precision | None, *, mapped: bool = False) -> Any:
-    """Return the matrix in a file, converted to a precision if one is given.
+def load_as(
+    path: Path, row: Precision | None, *, mapped: bool = False, is_result: bool = False
+) -> Any:
+    """Return the matrix in a file, converted to a precision, or to its results', if one is given.
 
     A large one may be memory-mapped and not to be written to.
 
@@ -227,7 +235,10 @@ def load_as(path: Path, row: Precision | None, *, mapped: bool = False) -> Any:
             raise ValueError(f"precision={row.letter!r} loses digits of {path}; leave it out")
         array: Any = DoubleDouble.load(path)
     else:
-        array = load(path, row.dtype if row is not None and row.parts == 1 else None, mapped)
+        wanted = None
+        if row is not None and row.parts == 1:
+            wanted = row.result_dtype if is_result else row.dtype
+        array = load(path, wanted, mapped)
     if row is None or row.parts == 1:
         return array
     made = DoubleDouble(array)
@@ -238,6 +249,8 @@ def load_as(path: Path, row: Precision | None, *, mapped: bool = False) -> Any:
 
 def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     """Return the array in an .npy file, memory-mapped if wanted and large; nothing is unpickled.
+
+    Of bfloat16 and FP8 numbers it has the bytes alone: they are what `dtype` says.
 
     Raises
     ------
@@ -251,6 +264,7 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     import numpy as np
 
     from tilewright.precision import precision_of
+    from tilewright.serve.narrow.types import NARROW, type_name
 
     try:
         if mapped and path.stat().st_size >= _LEAST_MAPPED:
@@ -264,9 +278,11 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")
     array = np.asarray(array)  # a plain one, whoever has its memory
     if array.dtype.kind == "V" and array.dtype.names is None:  # ml_dtypes' numbers are saved so
+        if type_name(dtype) in NARROW and array.dtype.itemsize == np.dtype(dtype).itemsize:
+            return array.view(dtype)
         raise ValueError(
             f"{path} holds {array.dtype}: bytes whose type .npy does not keep, as of bfloat16 and"
-            " FP8; save it as float16 or float32"
+            " FP8; name it, such as --precision bf16, or save it as float32"
         )
     if dtype is None:
         return array

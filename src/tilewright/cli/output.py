@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "PRECISIONS",
     "ArithmeticOption",
     "BudgetOption",
     "DeviceOption",
@@ -45,14 +46,11 @@ DevicesOption = Annotated[
     str | None,
     typer.Option("--device", help="Device, or several that share the work: cuda:0,cuda:1."),
 ]
-PrecisionOption = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        help="s, d, c or z; e, f double-double, w, v its complex; of tensor cores fp16, bf16, tf32,"
-        " int8, e4m3, e5m2, all but tf32 and int8 also with float32 results: fp16_f32.",
-    ),
-]
+PRECISIONS = (
+    "s, d, c or z; e, f double-double, w, v its complex; of tensor cores fp16, bf16, tf32, int8,"
+    " e4m3, e5m2, all but tf32 and int8 also with float32 results: fp16_f32"
+)
+PrecisionOption = Annotated[str, typer.Option("--precision", help=f"{PRECISIONS}.")]
 TransOption = Annotated[
     str, typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C.")
 ]
