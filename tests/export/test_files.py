@@ -200,7 +200,7 @@ def test_launches_that_no_table_can_tell_are_refused_in_one_line(changes, portfo
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--precision", "e"], "precision='e'"),
+        (["--precision", "q"], "precision='q'"),
         (["--precision", "s,,d"], "precision='s,,d' has an empty part"),
         (["--trans", "N"], "trans='N' is no pair"),
         (["--trans", "NR"], "trans='NR' is no pair"),

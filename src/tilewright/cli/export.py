@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
+from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, emit_lines, say
 
 if TYPE_CHECKING:
     from tilewright.export import KernelSet
@@ -30,11 +30,16 @@ def command(
             "sm_90a, which needs no GPU; the best device by default.",
         ),
     ] = None,
-    precision: Annotated[str, typer.Option("--precision", help="s,d,c,z or all.")] = "all",
+    precision: Annotated[
+        str, typer.Option("--precision", help=f"With commas: {PRECISIONS}; all: s, d, c and z.")
+    ] = "all",
     trans: Annotated[str, typer.Option("--trans", help="NN,NT,TN,TT or all.")] = "all",
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", help="cubin, fatbin or c; repeatable; all by default."),
+        typer.Option(
+            "--format",
+            help="cubin, fatbin, or c of s, d, c and z alone; repeatable; all by default.",
+        ),
     ] = None,
     defaults: Annotated[
         bool, typer.Option("--defaults", help="Leave kernels that were tuned here aside.")
@@ -42,11 +47,11 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Write the kernels that gemm() would use on a device, for programs without Python."""
-    from tilewright.export import FORMATS, check, collect, find_target, variants_of, write
+    from tilewright.export import check, collect, find_target, formats_of, variants_of, write
 
-    chosen = formats or FORMATS
-    check(output, chosen)
     wanted = variants_of(precision, trans)
+    chosen = formats_of(wanted, formats)
+    check(output, chosen)
     target = find_target(device, defaults=defaults)
     with collecting(f"kernels for {target.arch}", quiet=json) as observer:
         kernels = collect(target, wanted, observer=observer)

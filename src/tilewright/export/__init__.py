@@ -6,7 +6,7 @@
 from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, collect
 from tilewright.export.target import Target, find_target
 from tilewright.export.variants import variants_of
-from tilewright.export.writing import FORMATS, check, write
+from tilewright.export.writing import FORMATS, check, formats_of, write
 
 __all__ = [
     "FORMATS",
@@ -17,6 +17,7 @@ __all__ = [
     "check",
     "collect",
     "find_target",
+    "formats_of",
     "variants_of",
     "write",
 ]

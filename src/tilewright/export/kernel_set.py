@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
-from tilewright.export.target import Target
+from tilewright.export.target import LETTERS, Target
 from tilewright.portfolio.choose import default_choice, held_rows
 from tilewright.portfolio.find import shipped
 from tilewright.portfolio.kernel import Code, PortfolioKernel
@@ -205,18 +205,19 @@ def collect(
     for variant in variants:
         of = variant.precision
         device = target.serving(of.letter)
-        portfolio = shipped(device.spec, of.letter)
+        portfolio = shipped(device.spec, of.portfolio)
         reached = [variant]
         if portfolio is not None and portfolio.copying is not None:
-            reached += _of_copies(variant)
+            reached += [] if of.is_short else _of_copies(variant)
             copies[of.letter], needed = _copies(device, of, portfolio.copying)
             wanted |= {one.name: one for one in needed}
         for each in reached:
             if each not in rows:
                 rows[each], needed = _rows(device, each)
                 wanted |= {one.name: one for one in needed}
-        batched[variant], needed = _batched_rows(device, variant)
-        wanted |= {one.name: one for one in needed}
+        if of.letter in LETTERS:  # the C library launches them
+            batched[variant], needed = _batched_rows(device, variant)
+            wanted |= {one.name: one for one in needed}
     missing = any(one.source is not None for one in wanted.values())
     compiler = f"NVRTC {nvrtc_version()}" if missing else ""  # before threads: found out once
     cache = cache or KernelCache()
@@ -267,7 +268,8 @@ def _rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:
         made = _exported(device, kernel, costs, portfolio, own=own)
         kernels.append(made[0])
         needed += made[1]
-    if not all(one.geometry.tma for one in kernels):
+    along_k = bool(kernels) and variant.precision.reads_along_k
+    if along_k or not all(one.geometry.tma for one in kernels):
         return Rows(tuple(kernels)), needed
     # Nothing that takes operands wherever they begin, or nothing at all: the default does.
     default = default_choice(variant, device.spec)
@@ -304,7 +306,7 @@ def _batched_rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]
 def _name(kernel: PortfolioKernel) -> str:
     variant = kernel.variant
     pair = f"{variant.trans_a}{variant.trans_b}".lower()
-    return f"tw_{variant.precision.name.lower()}_{pair}_{kernel.config.id}"
+    return f"tw_{variant.precision.letter}gemm_{pair}_{kernel.config.id}"
 
 
 def _suffix(mode: Mode) -> str:

@@ -9,6 +9,7 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import own, own_keys, shipped_for
 from tilewright.portfolio.portfolio import Portfolio
+from tilewright.precision import precision
 
 __all__ = ["LETTERS", "Target", "find_target"]
 
@@ -47,7 +48,7 @@ class Target:
         """
         if self.name != self.arch:
             return self
-        found = shipped_for(self.spec.compute_capability, letter)
+        found = shipped_for(self.spec.compute_capability, precision(letter).portfolio)
         if found is None or found.arch != self.arch:
             return self
         return replace(self, spec=_measured(self.spec, found))

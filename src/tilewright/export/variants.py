@@ -16,24 +16,30 @@ def variants_of(precisions: str, trans: str) -> list[Variant]:
     Parameters
     ----------
     precisions : str
-        BLAS's letters with commas, such as ``"s,d"``, or ``"all"``.
+        Letters with commas, such as ``"s,bf16"``, or ``"all"``: those of the C library.
     trans : str
         Pairs with commas, such as ``"NN,NT"``, or ``"all"``: 4 on real elements, 9 on
-        complex ones.  On real elements C means T.
+        complex ones, TN of those that tensor cores read along k alone.  On real elements C
+        means T.
 
     Raises
     ------
     ValueError
-        If a letter or pair is unknown.
+        If a letter or pair is unknown, or no kernel is of that pair.
     """
     letters = LETTERS if precisions.lower() == "all" else _parts(precisions, "precision")
     found: dict[Variant, None] = {}
     for letter in letters:
-        if letter.lower() not in LETTERS:
-            raise ValueError(f"precision={letter!r} is not exported; use {', '.join(LETTERS)}")
         of = precision(letter)
-        for a, b in transposes_of(of) if trans.lower() == "all" else _pairs(trans):
-            found[Variant(of, a.on(of), b.on(of))] = None
+        every = ((Trans.T, Trans.N),) if of.reads_along_k else transposes_of(of)
+        for a, b in every if trans.lower() == "all" else _pairs(trans):
+            variant = Variant(of, a.on(of), b.on(of))
+            if of.reads_along_k and not all(variant.k_fast):
+                raise ValueError(
+                    f"trans={a}{b} has no kernels of {of.letter}, which are for operands along k"
+                    " alone; use TN, of copies where they do not lie so"
+                )
+            found[variant] = None
     return list(found)
 
 

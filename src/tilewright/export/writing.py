@@ -6,20 +6,24 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.backend import GemmCall, Operand
 from tilewright.export.c_library import c_library
 from tilewright.export.fatbin import fatbin_of
 from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet
+from tilewright.export.target import LETTERS
 from tilewright.paths import write_atomically
 from tilewright.portfolio.kernel import geometry_to_json
 from tilewright.portfolio.model import TERMS
 from tilewright.sass import read_cubin
+from tilewright.stencil import TensorMap, Variant, stencil
+from tilewright.stencil.wgmma import Wgmma
 from tilewright.version import VERSION
 
-__all__ = ["FORMATS", "MANIFEST", "check", "write"]
+__all__ = ["FORMATS", "MANIFEST", "check", "formats_of", "write"]
 
 FORMATS = ("cubin", "fatbin", "c")
 MANIFEST = "manifest.json"
@@ -27,8 +31,9 @@ MANIFEST = "manifest.json"
 # Raised when a field of the manifest changes its meaning.
 _FORMAT = 2
 
-# What every kernel takes (tilewright.stencil.base); reals are float for s and c.  Behind these come
-# the tensor maps of a kernel with "tma" in its geometry, then the workspace where part_bytes > 0.
+# What kernels take (tilewright.stencil.base), but those that name their own; reals are of the sums'
+# type.  Behind these come the tensor maps of a kernel with "tma" in its geometry, then the
+# workspace where part_bytes > 0.
 _ARGUMENTS = (
     "int64 m", "int64 n", "int64 k",
     "real alpha_re", "real alpha_im",
@@ -36,6 +41,13 @@ _ARGUMENTS = (
     "pointer b", "int64 offset_b", "int64 ldb",
     "real beta_re", "real beta_im",
     "pointer c", "int64 offset_c", "int64 ldc",
+)  # fmt: skip
+
+
+# What kernels of tensor cores take (tilewright.stencil.wgmma.call), and the workspace behind it.
+_OF_TENSOR_CORES = (
+    "int64 m", "int64 n", "int64 k", "sum alpha", "map a", "map b", "sum beta", "pointer c",
+    "int64 ldc", "pointer null", "pointer null", "pointer null", "int32 0",
 )  # fmt: skip
 
 
@@ -79,6 +91,22 @@ def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FO
     manifest = json.dumps(_manifest(kernels, formats, made), indent=1) + "\n"
     write_atomically(root / MANIFEST, manifest.encode())
     return root / MANIFEST
+
+
+def formats_of(variants: Iterable[Variant], asked: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the formats that are asked for, or all that hold kernels of some variants.
+
+    Raises
+    ------
+    ValueError
+        If the C library, which has a function for s, d, c and z, is asked for of others.
+    """
+    others = [x.precision.letter for x in variants if x.precision.letter not in LETTERS]
+    if asked is None:
+        return FORMATS[:2] if others else FORMATS
+    if others and "c" in asked:
+        raise ValueError(f"format='c' has no precision={others[0]}; use cubin or fatbin")
+    return tuple(asked)
 
 
 def check(directory: str | Path, formats: Sequence[str]) -> set[str]:
@@ -177,7 +205,24 @@ def _kernel(one: ExportedKernel) -> dict[str, Any]:
         "stencil_version": kept.version,
         "config_id": kept.config.id,
         "config": dict(kept.config),
+        **_own_arguments(one),
     }
+
+
+def _own_arguments(one: ExportedKernel) -> dict[str, Any]:
+    """Return the arguments of a kernel of tensor cores, and what its maps are made with."""
+    kept = one.kernel
+    family = stencil(kept.config.stencil)
+    if not isinstance(family, Wgmma) or family.common_arguments(kept.config):
+        return {}
+    side, of = 1 << 12, kept.variant.precision
+    matrix = Operand(0, 0, side)
+    call = GemmCall(of, side, side, side, 1, matrix, matrix, 0, matrix)
+    maps = [
+        x for x in family.arguments(kept.config, kept.variant, call) if isinstance(x, TensorMap)
+    ]
+    made = [{"element": x.element, "box": x.box, "swizzle": x.swizzle} for x in maps]
+    return {"arguments": list(_OF_TENSOR_CORES), "maps": made}
 
 
 def _finite(cost: float) -> float | None:
