@@ -95,3 +95,6 @@ def test_what_is_no_cluster_is_refused():
     hasty = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
     with hasty, pytest.raises(ValueError, match=r"cluster='tcp://127\.0\.0\.1:1' does not answer"):
         tune(PROBLEM, budget=5, cluster="tcp://127.0.0.1:1")
+    for none in ("", "head", "head:port", "zz://head:1"):
+        with pytest.raises(ValueError, match=r"is no address .*; write it like tcp://HOST:8786"):
+            tune(PROBLEM, budget=5, cluster=none)

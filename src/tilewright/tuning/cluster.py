@@ -202,15 +202,26 @@ def _connected(address: Any) -> Iterator[Any]:
     Raises
     ------
     ValueError
-        If Dask is not installed, or the scheduler does not answer.
+        If Dask is not installed, the address is none, or the scheduler does not answer.
     """
     if not isinstance(address, str):
         yield address
         return
     try:
         from distributed import Client
+        from distributed.comm.addressing import parse_address, parse_host_port
+        from distributed.comm.registry import get_backend
     except ImportError:
         raise ValueError(f"cluster={address!r} needs Dask; {install_hint('dask')}") from None
+    try:  # a client that was given no address waits a minute before it is gone
+        scheme, where = parse_address(address)
+        get_backend(scheme)
+        if scheme in ("tcp", "tls"):
+            parse_host_port(where)
+    except ValueError as error:
+        raise ValueError(
+            f"cluster={address!r} is no address ({error}); write it like tcp://HOST:8786"
+        ) from None
     try:
         client: Any = Client(address, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
