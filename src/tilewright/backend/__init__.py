@@ -14,14 +14,13 @@ from tilewright.backend.base import (
     DeviceFailedError,
     DeviceLostError,
     Event,
-    GemmCall,
     HostError,
     Kernel,
     LaunchError,
     LiveDevice,
-    Operand,
     OutOfMemoryError,
 )
+from tilewright.stencil.call import GemmCall, Operand
 
 __all__ = [
     "BackendError",

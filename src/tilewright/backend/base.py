@@ -15,7 +15,6 @@ import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
 
 if TYPE_CHECKING:
@@ -32,13 +31,11 @@ __all__ = [
     "DeviceFailedError",
     "DeviceLostError",
     "Event",
-    "GemmCall",
     "HostError",
     "Kernel",
     "LaunchError",
     "LiveDevice",
     "MachineCode",
-    "Operand",
     "OutOfMemoryError",
 ]
 
@@ -77,63 +74,6 @@ class HostError(BackendError):
 
 class OutOfMemoryError(BackendError):
     """The device or the host has too little memory."""
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A matrix as a kernel sees it.
-
-    Parameters
-    ----------
-    memory : object
-        The backend's handle of a piece of device memory.
-    offset : int
-        Elements before the matrix's first one.
-    ld : int
-        Leading dimension in elements, column-major.
-    """
-
-    memory: Any
-    offset: int
-    ld: int
-
-
-@dataclass(frozen=True)
-class GemmCall:
-    """The arguments of one launch; see `tilewright.stencil.base` for their order."""
-
-    precision: Precision
-    m: int
-    n: int
-    k: int
-    alpha: complex
-    a: Operand
-    b: Operand
-    beta: complex
-    c: Operand
-
-    def arguments(self) -> tuple[Any, ...]:
-        """Return the argument list: NumPy scalars, with memory handles between them."""
-        alpha, beta = self.precision.scalar(self.alpha), self.precision.scalar(self.beta)
-        # alpha = 0 must not read A and B: an empty sum over k says exactly that.
-        k = 0 if self.alpha == 0 else self.k
-        whole = np.int64
-        return (
-            whole(self.m),
-            whole(self.n),
-            whole(k),
-            *alpha,
-            self.a.memory,
-            whole(self.a.offset),
-            whole(self.a.ld),
-            self.b.memory,
-            whole(self.b.offset),
-            whole(self.b.ld),
-            *beta,
-            self.c.memory,
-            whole(self.c.offset),
-            whole(self.c.ld),
-        )
 
 
 @dataclass(frozen=True)

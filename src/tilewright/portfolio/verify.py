@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend.base import BackendError, DeviceLostError, GemmCall
+from tilewright.backend.base import BackendError, DeviceLostError
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
-from tilewright.stencil.call import Call
+from tilewright.stencil.call import GemmCall
 from tilewright.stencil.geometry import Launch, Mode
 from tilewright.stencil.table import Part
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
@@ -115,7 +115,7 @@ class _Routed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
 
-    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+    def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
         """Return the kernel's arguments, the number's address last."""
         return (*self._family.arguments(config, variant, call), self._decision)
 

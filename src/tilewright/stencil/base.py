@@ -32,7 +32,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil.call import Call
+from tilewright.stencil.call import GemmCall
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
 from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.table import PROBLEMS, Part, Table, grouped_source, row
@@ -197,7 +197,7 @@ class Stencil(ABC):
         """Whether the argument list is the common one, where addresses may be put in place."""
         return True
 
-    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+    def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
         """Return the arguments of one launch: NumPy scalars, memory handles, tensor maps.
 
         Raises
@@ -212,7 +212,12 @@ class Stencil(ABC):
         return self.geometry(config).batches
 
     def batched_arguments(
-        self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
+        self,
+        config: Config,
+        variant: Variant,
+        call: GemmCall,
+        batch: int,
+        steps: tuple[int, int, int],
     ) -> tuple[Any, ...]:
         """Return the arguments of a launch of a batch.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tilewright.dataclass import dataclass
+from tilewright.precision import Precision
 
-__all__ = ["Call", "Matrix", "TensorMap"]
+__all__ = ["GemmCall", "Operand", "TensorMap"]
 
 
 @dataclass(frozen=True)
@@ -52,56 +53,58 @@ class TensorMap:
         return 2 if self.element == "bfloat16" else np.dtype(self.element).itemsize
 
 
-class Matrix(Protocol):
-    """An operand of a call: a handle of memory, elements before the first one, and ld."""
+@dataclass(frozen=True)
+class Operand:
+    """A matrix as a kernel sees it.
 
-    @property
-    def memory(self) -> Any:
-        """Return the backend's handle."""
+    Parameters
+    ----------
+    memory : object
+        The backend's handle of a piece of device memory.
+    offset : int
+        Elements before the matrix's first one.
+    ld : int
+        Leading dimension in elements, column-major.
+    """
 
-    @property
-    def offset(self) -> int:
-        """Return the elements before the first one."""
-
-    @property
-    def ld(self) -> int:
-        """Return the leading dimension in elements."""
+    memory: Any
+    offset: int
+    ld: int
 
 
-class Call(Protocol):
-    """One product to launch; `tilewright.backend.GemmCall` is one."""
+@dataclass(frozen=True)
+class GemmCall:
+    """One product to launch."""
 
-    @property
-    def m(self) -> int:
-        """Return the rows of C."""
-
-    @property
-    def n(self) -> int:
-        """Return the columns of C."""
-
-    @property
-    def k(self) -> int:
-        """Return how many products an element sums up."""
-
-    @property
-    def alpha(self) -> Any:
-        """Return the product's factor."""
-
-    @property
-    def beta(self) -> Any:
-        """Return the factor of C's old values."""
-
-    @property
-    def a(self) -> Matrix:
-        """Return A."""
-
-    @property
-    def b(self) -> Matrix:
-        """Return B."""
-
-    @property
-    def c(self) -> Matrix:
-        """Return C."""
+    precision: Precision
+    m: int
+    n: int
+    k: int
+    alpha: complex
+    a: Operand
+    b: Operand
+    beta: complex
+    c: Operand
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return the argument list that most stencils share."""
+        """Return the argument list of `tilewright.stencil.base`, with memory handles in it."""
+        alpha, beta = self.precision.scalar(self.alpha), self.precision.scalar(self.beta)
+        # alpha = 0 must not read A and B: an empty sum over k says exactly that.
+        k = 0 if self.alpha == 0 else self.k
+        whole = np.int64
+        return (
+            whole(self.m),
+            whole(self.n),
+            whole(k),
+            *alpha,
+            self.a.memory,
+            whole(self.a.offset),
+            whole(self.a.ld),
+            self.b.memory,
+            whole(self.b.offset),
+            whole(self.b.ld),
+            *beta,
+            self.c.memory,
+            whole(self.c.offset),
+            whole(self.c.ld),
+        )

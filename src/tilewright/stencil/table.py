@@ -18,7 +18,7 @@ from tilewright.dataclass import dataclass
 from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:
-    from tilewright.stencil.call import Call, Matrix, TensorMap
+    from tilewright.stencil.call import GemmCall, Operand, TensorMap
     from tilewright.stencil.source import Source
 
 __all__ = [
@@ -58,20 +58,20 @@ class Part:
 
     Parameters
     ----------
-    whole : Call
+    whole : GemmCall
         The product whose operands it reads.
     m, n : int
         Its own size.
-    c : Matrix
+    c : Operand
         Where it goes.
     row, column : int
         Of the whole result: where it begins, in rows of op(A) and columns of op(B).
     """
 
-    whole: Call
+    whole: GemmCall
     m: int
     n: int
-    c: Matrix
+    c: Operand
     row: int = 0
     column: int = 0
 

@@ -14,7 +14,7 @@ from tilewright.stencil.asynchronous.resources import (
     shared_bytes,
 )
 from tilewright.stencil.base import Resources, Stencil, Variant
-from tilewright.stencil.call import Call
+from tilewright.stencil.call import GemmCall
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.simt_async.resources import SECTOR_BYTES, longer, registers, threads
 from tilewright.stencil.simt_async.tma import maps
@@ -169,7 +169,7 @@ class SimtAsync(Stencil):
         """Whether there are no tensor maps among them."""
         return not config.get("tma", 0)
 
-    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+    def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
         """Return the common arguments, and tensor maps of operands that come in boxes.
 
         Raises

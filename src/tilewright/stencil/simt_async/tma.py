@@ -8,7 +8,7 @@ from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Variant
-from tilewright.stencil.call import Call, Matrix, TensorMap
+from tilewright.stencil.call import GemmCall, Operand, TensorMap
 
 __all__ = ["MOST_BOX", "box_words", "maps"]
 
@@ -25,7 +25,7 @@ def box_words(precision: Precision) -> int:
 
 
 def maps(
-    config: Config, variant: Variant, call: Call, line_bytes: int = 0
+    config: Config, variant: Variant, call: GemmCall, line_bytes: int = 0
 ) -> tuple[TensorMap, TensorMap]:
     """Return A's and B's maps.
 
@@ -58,7 +58,7 @@ def maps(
     return found[0], found[1]
 
 
-def _look_at(name: str, matrix: Matrix, precision: Precision) -> None:
+def _look_at(name: str, matrix: Operand, precision: Precision) -> None:
     """Refuse columns that the copy engine does not read."""
     size = precision.element_bytes
     if matrix.offset * size % CHUNK_BYTES or matrix.ld * size % CHUNK_BYTES:
@@ -69,7 +69,7 @@ def _look_at(name: str, matrix: Matrix, precision: Precision) -> None:
 
 
 def _map(
-    matrix: Matrix, precision: Precision, sizes: tuple[int, int], box: tuple[int, int]
+    matrix: Operand, precision: Precision, sizes: tuple[int, int], box: tuple[int, int]
 ) -> TensorMap:
     """Return the map of a matrix, columns of it one behind the other."""
     size, words = precision.element_bytes, box_words(precision)
@@ -85,7 +85,7 @@ def _map(
 
 
 def _lines(
-    matrix: Matrix,
+    matrix: Operand,
     precision: Precision,
     sizes: tuple[int, int],
     tile: tuple[int, int],

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dataclass import dataclass
-from tilewright.stencil.call import Call, TensorMap
+from tilewright.stencil.call import GemmCall, TensorMap
 from tilewright.stencil.wgmma.arithmetic import WHOLE_RESULTS, Arithmetic
 
 __all__ = [
@@ -174,7 +174,7 @@ class BatchOfParts:
     step_run_if: int
 
 
-def whole_call(call: Call | TensorCall) -> TensorCall:
+def whole_call(call: GemmCall | TensorCall) -> TensorCall:
     """Return a call of whole operands as one of operands in one part."""
     if isinstance(call, TensorCall):
         return call

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Resources, Stencil, Variant
-from tilewright.stencil.call import Call, TensorMap
+from tilewright.stencil.call import GemmCall, TensorMap
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode, SplitK
 from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
 from tilewright.stencil.source_files import read_source
@@ -193,7 +193,12 @@ class Wgmma(Stencil):
         )
 
     def batched_arguments(
-        self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
+        self,
+        config: Config,
+        variant: Variant,
+        call: GemmCall | TensorCall,
+        batch: int,
+        steps: tuple[int, int, int],
     ) -> tuple[Any, ...]:
         """Return the argument list with maps of all matrices of a batch."""
         whole, made_of = whole_call(call), self.arithmetic(variant)
@@ -276,7 +281,7 @@ class Wgmma(Stencil):
         return ALIGNMENT if _by_tma(config) else 1
 
     def arguments(
-        self, config: Config, variant: Variant, call: Call | TensorCall
+        self, config: Config, variant: Variant, call: GemmCall | TensorCall
     ) -> tuple[Any, ...]:
         """Return the argument list of `tilewright.stencil.wgmma.call`.
 
