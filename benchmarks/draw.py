@@ -54,6 +54,7 @@ from of_calls import (
     readme,
     regret,
     squares,
+    strided_batches,
     training,
     transfers,
     tuned,
@@ -439,6 +440,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
+        "batched": strided_batches,
     },
     "docs/export.md": {
         "calls": c_calls, "preloaded": preloaded, "blas": blas_calls, "testers": blas_testers,

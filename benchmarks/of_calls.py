@@ -21,7 +21,7 @@ from committed import (
     table,
 )
 from tilewright.bench.benchmarks import contractions as ladders
-from tilewright.bench.benchmarks import grouped, syrk
+from tilewright.bench.benchmarks import batched, grouped, syrk
 from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
@@ -184,6 +184,14 @@ def long_sums() -> str:
     return f"{about('h100/calls')}.\n\n{table(head, lines)}"
 
 
+def strided_batches() -> str:
+    """Return how batches stand beside cuBLAS's call and the bound, a line a precision and size."""
+    mine = [row for row in rows("h100/batched") if row["precision"] != "fp32"]
+    head, lines = batched.BENCHMARK.table(mine)
+    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
+    return f"{about('h100/batched')}.\n\n{table(['', *head[1:]], cells)}"
+
+
 def batches() -> str:
     """Return how batches of ``"fp32"`` stand beside those in single precision and cuBLAS's."""
     mine, ieee = (
@@ -260,7 +268,7 @@ def tuned() -> str:
 
 
 def _losses(name: str, best: str) -> list[list[str]]:
-    lines = loss_lines(rows(f"h100/{name}"), "chosen_us", best)
+    lines = loss_lines(rows(f"h100/{name}"), best)
     return [[name_of(str(letter)), *map(str, cells)] for letter, *cells in lines]
 
 

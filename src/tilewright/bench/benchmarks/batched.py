@@ -67,10 +67,11 @@ class Batched(Benchmark):
                 row["precision"], row["size"][0], row["batch"],
                 f"{row['flops'] / row['us'] / 1e6:.2f}", f"{row['ratio']:.2f}",
                 f"{100 * row['of_bound']:.0f}" if "of_bound" in row else "-",
+                row.get("limit", "-"),
             ]
             for row in rows
         ]  # fmt: skip
-        return ("precision", "m=n=k", "batch", "TFLOP/s", "of cuBLAS", "% of bound"), lines
+        return ("precision", "m=n=k", "batch", "TFLOP/s", "of cuBLAS", "% of bound", "by"), lines
 
 
 def _row(asked: Asked, cupy: Any, peers: Sequence[Handle], arrays: Arrays, size: int) -> Row:
@@ -95,7 +96,9 @@ def _row(asked: Asked, cupy: Any, peers: Sequence[Handle], arrays: Arrays, size:
     }  # fmt: skip
     problem = Problem(size, size, size, of, batch=batch)
     most = bound(problem, asked.live, reads_c=False)
-    return found | ({"of_bound": flops / times[0] * 1e9 / most.limit} if most.known else {})
+    if not most.known:
+        return found
+    return found | {"of_bound": flops / times[0] * 1e9 / most.limit, "limit": most.limiting.name}
 
 
 BENCHMARK = Batched()
