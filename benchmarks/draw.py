@@ -55,6 +55,7 @@ from of_calls import (
     regret,
     squares,
     strided_batches,
+    sustained_calls,
     training,
     transfers,
     tuned,
@@ -458,6 +459,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {
         "squares": lambda: squares("bf16"), "fp8": fp8, "kernels": tensor_kernels,
+        "sustained": sustained_calls,
     },
     "docs/fp32_accurate.md": {
         "squares": lambda: squares("fp32"), "complex": lambda: squares("fp32-c"),

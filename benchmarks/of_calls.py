@@ -20,8 +20,8 @@ from committed import (
     rows,
     table,
 )
+from tilewright.bench.benchmarks import batched, grouped, sustained, syrk
 from tilewright.bench.benchmarks import contractions as ladders
-from tilewright.bench.benchmarks import batched, grouped, syrk
 from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
@@ -234,6 +234,15 @@ def groups_of_products() -> str:
     head, lines = grouped.BENCHMARK.table(rows("h100/grouped"))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return f"{about('h100/grouped')}.\n\n{table(['', *head[1:]], cells, 2)}"
+
+
+def sustained_calls() -> str:
+    """Return rates, clocks and power of calls that are repeated, beside cuBLAS's, a line each."""
+    if not is_there("h100/sustained"):
+        return not_yet("sustained")
+    head, lines = sustained.BENCHMARK.table(rows("h100/sustained"))
+    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
+    return f"{about('h100/sustained')}.\n\n{table(['', *head[1:]], cells)}"
 
 
 def _ratios(name: str, kinds: dict[str, str]) -> str:
