@@ -197,7 +197,7 @@ def test_a_budget_shorter_than_the_start_still_finds_a_winner(tmp_path, monkeypa
 def test_a_problem_that_cannot_fit_is_refused_before_anything_runs(tmp_path):
     with (
         Store(tmp_path / "store.sqlite") as store,
-        pytest.raises(ValueError, match="GiB in three matrices"),
+        pytest.raises(ValueError, match="GiB in five matrices"),
     ):
         tune(Problem(10**6, 10**6, 10**6, "d"), store=store)
 

@@ -73,8 +73,8 @@ def command(
         str,
         typer.Option(
             "--pruning",
-            help="thresholds, or learned: of these points the tenth that a model of the store's"
-            " measurements of other problems ranks best.",
+            help="thresholds; none: all that a device allows; learned: of what thresholds leave"
+            " the tenth that a model of the store's measurements of other problems ranks best.",
         ),
     ] = "thresholds",
     simulate: Annotated[

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
-import threading
-import time
 from typing import Any
 
+from tilewright.parent import end_with
 from tilewright.reschedule.hazards import hazards
 from tilewright.reschedule.schedule import schedule
 from tilewright.sass import RefusedError, decode, main_loop
@@ -50,17 +48,10 @@ def search(code: bytes, request: dict[str, Any]) -> bytes:
     return b"".join(one.raw.to_bytes(16, "little") for one in found.instructions)
 
 
-def _die_with(parent: int) -> None:
-    """End this process when the one that asked ends: nobody wants the answer then."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
 def main() -> None:
     """Answer the request in the first argument."""
     request = json.loads(sys.argv[1])
-    threading.Thread(target=_die_with, args=(request["parent"],), daemon=True).start()
+    end_with(request["parent"])
     try:
         made = search(sys.stdin.buffer.read(), request)
         answer = {"code": base64.b64encode(made).decode()}

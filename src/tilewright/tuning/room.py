@@ -24,8 +24,10 @@ def _sizes(problem: Problem) -> dict[str, int]:
     return {x: leading[x] * columns[x] * size[x] for x in columns}
 
 
-def check_memory(problem: Problem, live: LiveDevice) -> None:
+def check_memory(problem: Problem, live: LiveDevice, *, checked: bool = False) -> None:
     """Refuse a problem that no candidate could be timed on.
+
+    `checked` says that there are also an A and a B of integers (`tuning.checked`).
 
     Raises
     ------
@@ -33,14 +35,16 @@ def check_memory(problem: Problem, live: LiveDevice) -> None:
         Saying how much there is.
     """
     sizes = _sizes(problem)
+    total = sum(sizes.values()) + checked * (sizes["a"] + sizes["b"])
     limits = [memory_gib() * 2**30 / 2]  # one more copy is made of each while it is drawn
     if live.spec.memory_bytes is not None:
         limits.append(live.spec.memory_bytes)
     most = live.max_allocation
-    if sum(sizes.values()) > min(limits) or (most is not None and max(sizes.values()) > most):
+    if total > min(limits) or (most is not None and max(sizes.values()) > most):
         raise ValueError(
-            f"problem={problem} takes {sum(sizes.values()) / 2**30:.1f} GiB in three matrices;"
-            f" {live.id} and this machine allow {min(limits) / 2**30:.1f} GiB in all"
+            f"problem={problem} takes {total / 2**30:.1f} GiB in"
+            f" {'five' if checked else 'three'} matrices; {live.id} and this machine allow"
+            f" {min(limits) / 2**30:.1f} GiB in all"
             + (f" and {most / 2**30:.1f} GiB for one" if most is not None else "")
         )
 
@@ -49,10 +53,10 @@ def limits_for(problem: Problem, peak: float, finalists: int) -> Limits:
     """Return time-outs that leave a large problem time to be drawn and computed.
 
     A candidate may be twenty times slower than `peak`, the device's in FLOP/s; random numbers are
-    drawn at some 100 MB/s.
+    drawn at some 100 MB/s, and integers laid down.
     """
     run = 20 * problem.flops / peak
-    drawing = sum(_sizes(problem).values()) / 1e8
+    drawing = 2 * sum(_sizes(problem).values()) / 1e8
     plain = Limits()
     # Screening runs a candidate two or three times, the race each finalist four times or more.
     return Limits(

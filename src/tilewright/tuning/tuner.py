@@ -25,12 +25,12 @@ from tilewright.reschedule.levels import (
     unscheduled,
 )
 from tilewright.reschedule.proofs import proved
-from tilewright.space import Config, Space
-from tilewright.stencil import Mode, Stencil, Variant, stencils_for
-from tilewright.stencil import stencil as find_stencil
+from tilewright.space import Config, Constraint
+from tilewright.stencil import Mode, Stencil, Variant
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alone_on
+from tilewright.tuning.asked import family_of, look_at, look_at_more, space_without
 from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
 from tilewright.tuning.budget import Budget, Within, budget_of, seconds_of
@@ -93,6 +93,7 @@ def tune(
     cluster: Any = None,
     pruning: str = "thresholds",
     lessons: Sequence[str | os.PathLike[str]] = (),
+    constraints: Sequence[Constraint] = (),
 ) -> TuningResult:
     """Find the fastest right kernel for a problem.
 
@@ -133,11 +134,14 @@ def tune(
     cluster : str or distributed.Client, optional
         Address of a Dask scheduler, whose workers try the candidates (`tuning.cluster`).  The
         device is then what they call it; the first worker's kind is tuned for.
-    pruning : {"thresholds", "learned"}
-        ``"learned"``: propose but the tenth of the space that a model of the store's measurements
-        of other problems ranks best (`tuning.learned_space`).
+    pruning : {"thresholds", "none", "learned"}
+        ``"none"``: all that the device and the shapes allow; ``"learned"``: of what the stencil's
+        thresholds leave but the tenth that a model of the store's measurements of other problems
+        ranks best (`tuning.learned_space`).
     lessons : sequence of str or path
         Recorded spaces (`tuning.recorded`) that teach besides what the store has.
+    constraints : sequence of Constraint
+        What every candidate has to meet besides.
 
     Raises
     ------
@@ -147,26 +151,26 @@ def tune(
         If no candidate was both right and timed, or the machine lets none be.
     """
     strategy = usual_strategy() if strategy is None else strategy
-    _look_at(problem, strategy, stencil, seed, store, modules)
-    _look_at_more(observer, limits, lessons)
+    look_at(problem, strategy, stencil, seed, store, modules)
+    look_at_more(observer, limits, lessons, pruning, constraints)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     asked = budget_of(budget)
-    if pruning not in ("thresholds", "learned"):
-        raise ValueError(f"pruning={pruning!r} is none; use thresholds or learned")
     with ExitStack() as held:
         joined: Cluster | None = None
         if cluster is not None:
             joined = held.enter_context(_joined(cluster, device, problem))
         live = find_device(device) if joined is None else cast(LiveDevice, joined.live)
-        check_memory(problem, live)
-        family = _family(live, stencil, problem)
+        check_memory(problem, live, checked=True)
+        family = family_of(live, stencil, problem)
         if joined is None:
             held.enter_context(alone_on(live, f"tuning {problem}"))
         opened = store or held.enter_context(Store())
         session = _Session(live, problem, family, asked, observer, opened, joined)
-        if unproved_schedules:
-            session.space = _without_proofs(session.space)
+        if pruning == "none":
+            session.served = session.space = space_without(session.space, "heuristic")
+        dropped = "proof" if unproved_schedules else ""
+        session.space = space_without(session.space, dropped, constraints)
         session.learned, session.lessons = pruning == "learned", lessons
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
@@ -179,83 +183,6 @@ def _joined(address: Any, device: str | LiveDevice | None, problem: Problem) -> 
     if not isinstance(device, str | None):
         raise ValueError(f"device={device!r} is here; name what the cluster's workers call theirs")
     return closing(Cluster(address, device, problem.precision.letter))
-
-
-def _without_proofs(space: Space) -> Space:
-    """Return a space with what nobody has proved."""
-    rules = [rule for rule in space.constraints if rule.kind != "proof"]
-    return Space(space.stencil_name, space.parameters, rules)
-
-
-def _look_at(
-    problem: object, strategy: object, stencil: object, seed: object, store: object, modules: object
-) -> None:
-    """Refuse what is of another kind, before anything is started."""
-    texts = isinstance(modules, tuple | list) and all(isinstance(one, str) for one in modules)
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and bool(seed >= 0)
-    _refuse_others(
-        ("problem", problem, isinstance(problem, Problem), "a tilewright.Problem"),
-        ("strategy", strategy, isinstance(strategy, str), "a name"),
-        ("stencil", stencil, stencil is None or isinstance(stencil, str), "a name, or None"),
-        ("seed", seed, whole, "a whole number of 0 or more"),
-        (
-            "store",
-            store,
-            store is None or isinstance(store, Store),
-            "tilewright.tuning.Store(path)",
-        ),
-        ("modules", modules, texts, "a tuple of names"),
-    )
-
-
-def _look_at_more(observer: object, limits: object, lessons: object) -> None:
-    """Refuse the same of what accompanies a run."""
-    paths = isinstance(lessons, Sequence) and not isinstance(lessons, str | bytes)
-    paths = paths and all(isinstance(one, str | os.PathLike) for one in cast(Any, lessons))
-    _refuse_others(
-        ("observer", observer, observer is None or callable(observer), "a function, or None"),
-        (
-            "limits",
-            limits,
-            limits is None or isinstance(limits, Limits),
-            "tilewright.tuning.runner.Limits(), or None",
-        ),
-        ("lessons", lessons, paths, "a list of paths"),
-    )
-
-
-def _refuse_others(*judged: tuple[str, object, bool, str]) -> None:
-    """Refuse the first value that is not good, by its name and what is wanted."""
-    for name, value, good, wanted in judged:
-        if not good:
-            raise ValueError(f"{name}={value!r} is none; give {wanted}")
-
-
-def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
-    if name is not None:
-        return _named(live, name, problem)
-    fitting = stencils_for(live.spec, Variant.of(problem))
-    if not fitting:
-        raise ValueError(
-            f"device={live.id} has no stencil for {problem.precision.name}; use another device, or"
-            " name a stencil"
-        )
-    return fitting[0]
-
-
-def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
-    """Return a stencil, if it has anything to try: not every candidate is to fail first."""
-    family = find_stencil(name)
-    variant = Variant.of(problem)
-    if not family.computes(variant):
-        able = ", ".join(made.name for made in stencils_for(live.spec, variant))
-        what = f"{problem.precision.name} {problem.trans}"
-        raise ValueError(f"stencil={name!r} has no {what}; use one of {able}")
-    try:
-        family.source(family.default(variant, live.spec), variant, live.dialect)
-    except ValueError as error:
-        raise ValueError(f"stencil={name!r} is not for {live.id}: {error}") from None
-    return family
 
 
 class _Session:

@@ -17,7 +17,6 @@ import json
 import os
 import resource
 import sys
-import threading
 import time
 from dataclasses import dataclass, replace
 from math import prod
@@ -35,6 +34,7 @@ from tilewright.backend import (
     OutOfMemoryError,
     device,
 )
+from tilewright.parent import end_with
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.cubin import compile_kernel, rewriting
 from tilewright.reschedule.levels import Level, baseline_and_level, is_rescheduled, unscheduled
@@ -42,8 +42,9 @@ from tilewright.sass import occupancy, read_cubin
 from tilewright.space import Config
 from tilewright.stencil import Launch, Mode, Source, Stencil, Variant, stencil
 from tilewright.timeline import drain, span, start
+from tilewright.tuning.checked import CheckedWorkload
 from tilewright.tuning.forecast import forecast
-from tilewright.tuning.measure import Workload, interleaved, repeat
+from tilewright.tuning.measure import interleaved, repeat
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.noise import OutsideLoad
 from tilewright.tuning.same_bits import same_bits
@@ -127,7 +128,7 @@ class Worker:
     def __init__(self, live: LiveDevice) -> None:
         self.device = live
         self.lost = False
-        self._workload: Workload | None = None
+        self._workload: CheckedWorkload | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out a request; a failure of the candidate becomes a status."""
@@ -166,12 +167,12 @@ class Worker:
     def _compiled(self, one: _Candidate) -> Kernel:
         return compile_kernel(self.device, one.source(self.device), one.level)
 
-    def _load(self, request: dict[str, Any]) -> Workload:
+    def _load(self, request: dict[str, Any]) -> CheckedWorkload:
         problem = problem_from_json(request["problem"])
         if self._workload is None or self._workload.problem != problem:
             if self._workload is not None:
                 self._workload.close()
-            self._workload = Workload(self.device, problem)
+            self._workload = CheckedWorkload(self.device, problem)
         return self._workload
 
     def do_prepare(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -282,25 +283,10 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
             return
 
 
-def _die_with(parent: int) -> None:
-    """End this process when its coordinator ends, whatever it is doing then.
-
-    A thread watches, rather than Linux's death signal: that one fires when the *thread*
-    that started this process ends.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main() -> None:
     """Serve the coordinator that started this process."""
     settings = json.loads(sys.argv[1])
-    _die_with(settings["parent"])
+    end_with(settings["parent"])
     with os.fdopen(settings["answers_fd"], "w") as answers:
         serve(sys.stdin, answers, settings)
 

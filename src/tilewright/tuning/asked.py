@@ -1,0 +1,106 @@
+"""What a tuning run is asked for: refused where it is of another kind, and found by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.problem import Problem
+from tilewright.space import Constraint, Space
+from tilewright.stencil import Stencil, Variant, stencils_for
+from tilewright.stencil import stencil as find_stencil
+from tilewright.tuning.runner import Limits
+from tilewright.tuning.store import Store
+
+__all__ = ["PRUNINGS", "family_of", "look_at", "look_at_more", "space_without"]
+
+PRUNINGS = ("none", "thresholds", "learned")
+"""What narrows the space besides what the device and the shapes allow."""
+
+
+def space_without(space: Space, kind: str, more: Sequence[Constraint] = ()) -> Space:
+    """Return a space without its constraints of a kind, and with some more."""
+    rules = [rule for rule in space.constraints if rule.kind != kind]
+    return Space(space.stencil_name, space.parameters, (*rules, *more))
+
+
+def look_at(
+    problem: object, strategy: object, stencil: object, seed: object, store: object, modules: object
+) -> None:
+    """Refuse what is of another kind, before anything is started."""
+    texts = isinstance(modules, tuple | list) and all(isinstance(one, str) for one in modules)
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and bool(seed >= 0)
+    _refuse_others(
+        ("problem", problem, isinstance(problem, Problem), "a tilewright.Problem"),
+        ("strategy", strategy, isinstance(strategy, str), "a name"),
+        ("stencil", stencil, stencil is None or isinstance(stencil, str), "a name, or None"),
+        ("seed", seed, whole, "a whole number of 0 or more"),
+        (
+            "store",
+            store,
+            store is None or isinstance(store, Store),
+            "tilewright.tuning.Store(path)",
+        ),
+        ("modules", modules, texts, "a tuple of names"),
+    )
+
+
+def look_at_more(
+    observer: object, limits: object, lessons: object, pruning: object, constraints: object
+) -> None:
+    """Refuse the same of what accompanies a run."""
+    paths = isinstance(lessons, Sequence) and not isinstance(lessons, str | bytes)
+    paths = paths and all(isinstance(one, str | os.PathLike) for one in cast(Any, lessons))
+    rules = isinstance(constraints, Sequence)
+    rules = rules and all(isinstance(one, Constraint) for one in cast(Any, constraints))
+    _refuse_others(
+        ("observer", observer, observer is None or callable(observer), "a function, or None"),
+        (
+            "limits",
+            limits,
+            limits is None or isinstance(limits, Limits),
+            "tilewright.tuning.runner.Limits(), or None",
+        ),
+        ("lessons", lessons, paths, "a list of paths"),
+        ("pruning", pruning, pruning in PRUNINGS, f"one of {', '.join(PRUNINGS)}"),
+        ("constraints", constraints, rules, "a list of tilewright.space.Constraint"),
+    )
+
+
+def _refuse_others(*judged: tuple[str, object, bool, str]) -> None:
+    """Refuse the first value that is not good, by its name and what is wanted."""
+    for name, value, good, wanted in judged:
+        if not good:
+            raise ValueError(f"{name}={value!r} is none; give {wanted}")
+
+
+def family_of(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
+    """Return the stencil that was named, or that fits the device best."""
+    if name is not None:
+        return _named(live, name, problem)
+    fitting = stencils_for(live.spec, Variant.of(problem))
+    if not fitting:
+        raise ValueError(
+            f"device={live.id} has no stencil for {problem.precision.name}; use another device, or"
+            " name a stencil"
+        )
+    return fitting[0]
+
+
+def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
+    """Return a stencil, if it has anything to try: not every candidate is to fail first."""
+    family = find_stencil(name)
+    variant = Variant.of(problem)
+    if not family.computes(variant):
+        able = ", ".join(made.name for made in stencils_for(live.spec, variant))
+        what = f"{problem.precision.name} {problem.trans}"
+        raise ValueError(f"stencil={name!r} has no {what}; use one of {able}")
+    try:
+        family.source(family.default(variant, live.spec), variant, live.dialect)
+    except ValueError as error:
+        raise ValueError(f"stencil={name!r} is not for {live.id}: {error}") from None
+    return family
