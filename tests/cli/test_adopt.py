@@ -21,7 +21,7 @@ def adopted(capsys, *options: str) -> dict:
 def small(monkeypatch: pytest.MonkeyPatch, hasty: None) -> None:
     monkeypatch.setattr(adopt, "_SIZES", {"cpu": (64,), "gpu": (64,)})
     monkeypatch.setattr(adopt, "_TRANSPOSES", ("NN", "TT"))
-    monkeypatch.setattr(adopt, "_LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(adopt, "_LEAST_SECONDS", {"cpu": 2.0, "gpu": 2.0})
     monkeypatch.setattr(adopt, "_COMPARED", 1)
 
 

@@ -11,6 +11,7 @@ piece gets its share of the time that is left; none serves before it was verifie
 from __future__ import annotations
 
 import json as json_
+import os
 import subprocess
 import sys
 import time
@@ -51,11 +52,13 @@ _SHAPES, _COMPARED = 140, 24
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
 _CPU_SIDES = range(128, 2049)
 
-# Processes that verify at once: oracles on the host take most of the time.
-_VERIFIERS = 4
+# Processes that verify at once, at most half as many as there are cores: oracles on the host take
+# most of the time.
+_VERIFIERS = 8
 
-# No piece has fewer seconds: starting a tuner's workers and checking its winner takes some.
-_LEAST_SECONDS = 10.0
+# No piece has fewer seconds: starting a tuner's workers and checking its winner takes some, and a
+# compiler on few cores some more.
+_LEAST_SECONDS = {"gpu": 8.0, "cpu": 10.0}
 
 # Turns of each in the comparison: an odd number, so that the median is a time that was measured.
 _ROUNDS = 5
@@ -65,12 +68,14 @@ _ROUNDS = 5
 class _Piece:
     """A part of the work: what it is called, its weight in the time, and what does it.
 
-    `run` is given seconds and says whether the piece is whole.
+    `run` is given seconds and says whether the piece is whole.  What is `spared` is left to another
+    run where its share is too short.
     """
 
     name: str
     weight: float
     run: Callable[[float], bool]
+    spared: bool = False
 
 
 def command(
@@ -153,17 +158,19 @@ class _Adoption:
 
     def pieces(self, wanted: list[str]) -> Iterator[_Piece]:
         """Yield all pieces in order."""
+        sizes = _SIZES[self.live.spec.kind]
         yield _Piece("microbenchmarks", 1.5, self._microbench)
         for name in wanted:
             for trans in () if name == "short" else _TRANSPOSES:
-                for size in _SIZES[self.live.spec.kind]:
+                for size in sizes:
                     run = partial(self._tune, name, trans, size)
-                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run)
+                    spared = size != sizes[0]
+                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run, spared)
             if self.live.backend == "cuda":
                 for letter in _letters(name):
                     yield _Piece(f"time {letter}", 3.0, partial(self._time, letter))
                 yield _Piece(f"build {name}", 1.5, partial(self._build, name))
-                yield _Piece(f"verify {name}", 1.5, partial(self._verify, name))
+                yield _Piece(f"verify {name}", 2.0, partial(self._verify, name))
         yield _Piece("compare", 1.5, partial(self._compare, wanted))
 
     def do(self, pieces: list[_Piece], until: float) -> dict[str, str]:
@@ -178,8 +185,11 @@ class _Adoption:
             remaining = until - time.monotonic()
             if remaining <= 0:
                 break
-            share = piece.weight / sum(one.weight for one in left[number:])
-            seconds = max(_LEAST_SECONDS, share * remaining)
+            share = piece.weight / sum(one.weight for one in left[number:]) * remaining
+            least = _LEAST_SECONDS[self.live.spec.kind]
+            if piece.spared and share < least:
+                continue
+            seconds = max(least, share)
             say(f"{piece.name}: some {seconds:.0f} s")
             try:
                 whole = piece.run(seconds)
@@ -278,13 +288,17 @@ class _Adoption:
         from tilewright.paths import write_json
 
         began = time.monotonic()
-        paths = [self.folder / f"right-{name}-{part}.json" for part in range(_VERIFIERS)]
+        if not (self.folder / f"built-{name}").exists():
+            say("  nothing is built yet")
+            return False
+        many = max(1, min(_VERIFIERS, len(os.sched_getaffinity(0)) // 2))
+        paths = [self.folder / f"right-{name}-{part}.json" for part in range(many)]
         running = [
             subprocess.Popen(  # noqa: S603  # our own command, no shell
                 [
                     sys.executable, "-m", "tilewright", "portfolio", "verify", "--run", "--json",
                     "--folder", self.folder / f"built-{name}", "--device", self.live.id,
-                    "--share", f"{part}/{_VERIFIERS}", "--seconds", str(seconds), "-o", path,
+                    "--share", f"{part}/{many}", "--seconds", str(seconds), "-o", path,
                 ],
                 stdout=subprocess.PIPE, text=True,
             )
@@ -296,8 +310,8 @@ class _Adoption:
             for what in row["wrong"].values():
                 say(f"  wrong, and left out: {what}")
         left = sum(row["left"] for row in rows)
-        if left or len(rows) < _VERIFIERS:
-            say(f"  {left} instances are still to be run, of {len(rows)} shares of {_VERIFIERS}")
+        if left or len(rows) < many:
+            say(f"  {left} instances are still to be run, of {len(rows)} shares of {many}")
             return False
         right = self.folder / f"right-{name}.json"
         write_json(right, {digest: at for path in paths for digest, at in _read(path).items()})

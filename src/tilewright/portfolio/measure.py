@@ -7,8 +7,8 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -28,7 +28,7 @@ from tilewright.portfolio.select import drawn_sides
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil import Source, Stencil, Variant, stencil
 from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
@@ -187,14 +187,17 @@ def measure_family(
     of = precision(letter)
     memory = matrices(live, of, seed)
     cases: dict[str, Any] = {}
+    pool = ThreadPoolExecutor()  # NVRTC works outside Python's lock
     try:
+        coming = {}
         for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
             variant = Variant(of, a, b)
             if of.reads_along_k and not all(variant.k_fast):
                 continue
-            more = (also or {}).get(variant, ())
-            starts = _candidates(family, variant, live, unaligned)
-            kernels = _compiled(live, family, variant, list(dict.fromkeys([*starts, *more])))
+            every = [*_candidates(family, variant, live, unaligned), *(also or {}).get(variant, ())]
+            coming[variant] = _compiling(live, family, variant, dict.fromkeys(every), pool)
+        for variant, compiled in coming.items():  # others compile while these are timed
+            kernels = _loaded(live, compiled)
             configs = list(kernels)
             streams = bool(family.geometry(configs[0]).streamed)
             until = max(until, time.monotonic()) + seconds / 4
@@ -203,16 +206,17 @@ def measure_family(
             for sides in islice(drawn, count):
                 if time.monotonic() >= until:
                     break
-                problem = Problem(*sides, of, a, b)
+                problem = Problem(*sides, of, variant.trans_a, variant.trans_b)
                 as_drawn = streams or unaligned
                 workload = Workload(live, problem if as_drawn else _aligned(problem), memory)
                 shapes.append(list(sides))
                 timers = [_Burst(live, workload, *one, family) for one in kernels.items()]
                 rows.append(interleaved_medians(timers))
-            cases[f"{a}{b}"] = {
+            cases[f"{variant.trans_a}{variant.trans_b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
             }  # fmt: skip
     finally:
+        pool.shutdown(cancel_futures=True)
         for handle in memory.values():
             live.free(handle)
     method = f"launches back to back, held, warm cache, medians of {_RUNS}"
@@ -273,24 +277,30 @@ def _aligned(problem: Problem) -> Problem:
     return replace(problem, lda=lda, ldb=ldb)
 
 
-def _compiled(
-    live: CUDADevice, family: Stencil, variant: Variant, configs: list[Config]
-) -> dict[Config, Kernel]:
-    """Compile on all cores, then load; what the compiler or the device refuses is left out."""
-    sources = {one: family.source(one, variant, "cuda") for one in configs}
+def _compiling(
+    live: CUDADevice, family: Stencil, variant: Variant, configs: Iterable[Config], pool: Executor
+) -> list[tuple[Config, Source, Future[bool]]]:
+    """Begin to compile; each future says whether the compiler took the source."""
 
-    def compiles(config: Config) -> bool:
+    def compiles(source: Source) -> bool:
         with contextlib.suppress(BackendError):
-            cached_cubin(sources[config], live.arch, KernelCache())
+            cached_cubin(source, live.arch, KernelCache())
             return True
         return False
 
-    with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
-        able = list(pool.map(compiles, configs))
+    sources = [(one, family.source(one, variant, "cuda")) for one in configs]
+    return [(one, source, pool.submit(compiles, source)) for one, source in sources]
+
+
+def _loaded(
+    live: CUDADevice, compiled: Iterable[tuple[Config, Source, Future[bool]]]
+) -> dict[Config, Kernel]:
+    """Wait until all are compiled, and load them but for what compiler or device refuses."""
     found = {}
-    for config in itertools.compress(configs, able):
-        with contextlib.suppress(BackendError):
-            found[config] = live.compile(sources[config])
+    for config, source, able in compiled:
+        if able.result():
+            with contextlib.suppress(BackendError):
+                found[config] = live.compile(source)
     return found
 
 
