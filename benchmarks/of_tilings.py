@@ -93,13 +93,16 @@ def course() -> str:
     spent = {name: sum(one["seconds"][name] for one in runs) for name in runs[0]["seconds"]}
     tried, wall, cores = sum(one["tried"] for one in runs), spent["wall"], document["cores"]
     wrong = sum(one.reasons.count("correctness") for one in recorded().values()) or "none"
+    compiling, kernels = spent["compiling"] / tried, spent["kernels"] / tried
     return (
         f"{document['device']}, {document['compiler']}, driver {document['driver']},"
         f" {document['date'][:10]}, {len(runs)} runs: {tried:,} configs in {wall:.0f} s,"
         f" {tried / wall:.1f} a second on {cores} cores, which compiled"
         f" {100 * spent['compiling'] / wall / cores:.0f} % of the time; kernels ran"
         f" {100 * spent['kernels'] / wall:.0f} % of it, the process that checks and times was busy"
-        f" {100 * spent['timing'] / wall:.0f} %. Wrong results: {wrong}."
+        f" {100 * spent['timing'] / wall:.0f} %. Wrong results: {wrong}. A config took a core"
+        f" {compiling:.1f} s to compile and the GPU {1e3 * kernels:.0f} ms to run on all shapes:"
+        f" half of the GPU's time would take {compiling / kernels / 2:.0f} cores."
     )
 
 

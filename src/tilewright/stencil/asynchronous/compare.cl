@@ -26,18 +26,21 @@ KERNEL THREADS_PER_BLOCK(THREADS) void compare(isize rows, isize columns, GLOBAL
                                                GLOBAL int *RESTRICT found)
 {
     const isize pieces = (rows + ROWS - 1) / ROWS;
+    const int step = THREADS % period;
     int wrong_row = -1, wrong_column = 0;
     for (isize piece = BLOCK_ID; piece < pieces * columns; piece += BLOCK_COUNT) {
         const isize j = piece / pieces, first = piece % pieces * ROWS;
         const GLOBAL word *const expected = right + j % period_columns * period;
         const int left = (int)(rows - first < ROWS ? rows - first : ROWS);
-        const int start = (int)(first % period);
         GLOBAL word *const got = c + j * ld + first;
+        int at = (int)((first + THREAD_ID) % period);
         for (int i = THREAD_ID; i < left; i += THREADS) {
-            const unsigned int x = got[i], y = expected[(start + i) % period];
+            const unsigned int x = got[i], y = expected[at];
             got[i] = (word)~0u;
             if (x != y && ((x | y) & MAGNITUDE) != 0)
                 wrong_row = (int)(first + i), wrong_column = (int)j;
+            at += step;
+            at -= at < period ? 0 : period;
         }
     }
     if (wrong_row >= 0 && ATOMIC_ADD(found, 1) == 0)
