@@ -119,3 +119,5 @@ def test_a_file_that_is_no_program_by_its_name_is_told_how_to_start(
     monkeypatch.chdir(tmp_path)
     assert run(["run", "--", "prog.py"]) == 2
     assert "write ./prog.py if it may be executed, or python prog.py" in capsys.readouterr().err
+    assert run(["run", "--", "./prog.py"]) == 2
+    assert "may not be executed; write python ./prog.py" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, emit_lines, say
+from tilewright.cli.output import emit_lines, say
 
 __all__ = ["command", "read_log", "summary"]
 
@@ -40,7 +40,8 @@ def command(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Let cuBLAS compute what is served, too, and say how long both took."
+            "--compare",
+            help="Let cuBLAS compute what is served, too, and say how long both took; calls wait.",
         ),
     ] = False,
     accuracy: Annotated[
@@ -51,12 +52,18 @@ def command(
             " complex128; may be repeated.",
         ),
     ] = None,
-    device: DeviceOption = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            help="CUDA device here, or an architecture such as sm_90a; the best device by default.",
+        ),
+    ] = None,
 ) -> None:
-    """Run a program with cuBLAS's and BLAS's GEMMs of float32 to complex128 served here.
+    """Run a program whose GEMMs of cuBLAS and BLAS, float32 to complex128, these kernels compute.
 
-    Without a program, print the library for LD_PRELOAD.  Where there is no CUDA device, and none is
-    named, the program runs as it is.
+    For example: tilewright run --calls -- python train.py.  Without a program, print the library
+    for LD_PRELOAD.  Where there is no CUDA device, and none is named, the program runs as it is.
     """
     from tilewright.cli.run_trace import take_traces
     from tilewright.export.plans import ACCURACIES
@@ -115,9 +122,13 @@ def _library(device: str | None, *, spared: bool = False, watched: bool = False)
 def _check(name: str) -> None:
     """Refuse a file that no shell would start by this name either."""
     if which(name) is None and Path(name).is_file():
-        own = name if os.sep in name else f"./{name}"
+        if os.sep in name:
+            raise ValueError(
+                f"program={name!r} is a file that may not be executed; write python {name} for a"
+                f" Python script, or allow it (chmod +x {name})"
+            )
         raise ValueError(
-            f"program={name!r} is a file, but no program by this name; write {own} if it may be"
+            f"program={name!r} is a file, but no program by this name; write ./{name} if it may be"
             f" executed, or python {name} for a Python script"
         )
 
