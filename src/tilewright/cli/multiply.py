@@ -88,7 +88,7 @@ def command(
         )
         seconds = time.perf_counter() - started
         put(result)
-    inner = matrices[0].shape[-2 if trans_a != "N" else -1]  # type: ignore[union-attr]
+    inner = matrices[0].shape[-2 if trans_a != "N" else -1]
     facts = {
         "output": str(output),
         "shape": list(result.shape),

@@ -119,7 +119,7 @@ def test_16_bit_tensors_are_updated(cuda, name):
         a = torch.randint(-2, 3, (n, k) if trans == "N" else (k, n), device="cuda").to(dtype)
         op = (a if trans == "N" else a.T).double()
         right = (op @ op.T).to(dtype)
-        c = torch.full((n, n), np.nan, device="cuda", dtype=dtype)
+        c = torch.full((n, n), float("nan"), device="cuda", dtype=dtype)
         tw.syrk(a, c, trans=trans)
         mask = torch.ones_like(c, dtype=torch.bool).tril()
         assert (c[mask] == right[mask]).all()
