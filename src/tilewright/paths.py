@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -49,6 +50,9 @@ _TEMPORARY = ".tilewright-"
 MAKING = ".making-"
 
 _USER = os.geteuid() if hasattr(os, "geteuid") else 0
+
+# A disk, or a user's share of it, has no more room.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 # Of temporary directories.
 _PREFIX = f"tilewright-{_USER}-"
@@ -359,8 +363,10 @@ def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as problem:
         temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.errno in _FULL and problem.filename is None:
+            problem.filename = str(target)  # the system names none where writing fails
         raise
     _sync_directory(target.parent)
 

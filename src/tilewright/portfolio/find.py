@@ -115,7 +115,10 @@ def _read_own(key: str, name: str) -> Portfolio | None:
         return read_portfolio(folder, name) if folder.joinpath(f"{name}.json").exists() else None
     except NoDirectoryError:  # nothing can have been kept there
         return None
-    except (OSError, PortfolioError) as error:
+    except PortfolioError as error:
+        _warn_once(f"{error}; move it away, or tune or build anew")
+        return None
+    except OSError as error:
         _warn_once(str(error))
         return None
 

@@ -236,16 +236,17 @@ def read_portfolio(folder: Path, name: str, *, trusted: bool = False) -> Portfol
     PortfolioError
         If there is none of that name, or it is no portfolio.
     """
+    file = folder / f"{name}.json"
     try:
-        text = folder.joinpath(f"{name}.json").read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise PortfolioError(f"portfolio {name!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise PortfolioError(f"{name}.json is no portfolio: it is no text") from None
+        raise PortfolioError(f"{file} is no portfolio: it is no text") from None
     try:
         return _portfolio(json.loads(text), name, folder, trusted)
     except _WRONG as error:
-        raise PortfolioError(f"{name}.json is no portfolio: {error!r}") from None
+        raise PortfolioError(f"{file} is no portfolio: {error!r}") from None
 
 
 def _portfolio(document: Any, name: str, folder: Path, trusted: bool) -> Portfolio:
