@@ -17,8 +17,8 @@ from tests.export.portfolios import OWN, SIZES, tuned
 from tilewright.export import KernelSet, Target, find_target, variants_of
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio import choose
-from tilewright.portfolio.choose import held_rows
 from tilewright.portfolio.find import shipped_for
+from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.instances import NOT_CLAMPED, NOT_SCALAR, NOT_STAGED
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans, transposes_of

@@ -8,7 +8,7 @@ import pytest
 
 from tests.portfolio.examples import H100, Hopper, forget
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.portfolio.choose import held_rows
+from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.invariant import choose_invariant
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.hardware.catalogue import catalogue_device
-from tilewright.portfolio.choose import choose, held_rows
+from tilewright.portfolio.choose import choose
+from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.pieces import pieces_of_k
 from tilewright.problem import Problem
 from tilewright.stencil import Variant

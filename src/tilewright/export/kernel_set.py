@@ -13,8 +13,9 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.target import LETTERS, Target
-from tilewright.portfolio.choose import default_choice, held_rows
+from tilewright.portfolio.choose import default_choice
 from tilewright.portfolio.find import shipped
+from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.native_choice import fits_tables
 from tilewright.portfolio.portfolio import Copying, Portfolio

@@ -1,7 +1,8 @@
 """What is served: few kernels with machine code, geometry, launch modes and costs, as data."""
 
-from tilewright.portfolio.choose import Choice, Served, choose, default_choice, held, refuse
+from tilewright.portfolio.choose import Choice, choose, default_choice
 from tilewright.portfolio.find import own, own_folder, reload, shipped
+from tilewright.portfolio.held import Served, held, refuse
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import (
     Copying,

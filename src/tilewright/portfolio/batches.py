@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.portfolio.choose import (
-    Choice,
-    Held,
-    Served,
-    by_arrays,
-    choose,
-    held_rows,
-    made_choice,
-)
+from tilewright.portfolio.choose import Choice, by_arrays, choose, made_choice
+from tilewright.portfolio.held import Held, Served, held_rows
 from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.portfolio.model import Model
 from tilewright.problem import Problem

@@ -14,23 +14,28 @@ and is what the core is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
-from tilewright.portfolio.find import generation, own, shipped
-from tilewright.portfolio.fit import alike_costs
+from tilewright.portfolio.held import (
+    Held,
+    Served,
+    digests,
+    held_by,
+    held_rows,
+    problem_of,
+    seen_now,
+)
 from tilewright.portfolio.instances import lacking, next_best, slower
-from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, PortfolioKernel
-from tilewright.portfolio.model import NEVER, TERMS, Model
-from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
+from tilewright.portfolio.kernel import BATCHED, ROUTED, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Launch, Mode
@@ -42,39 +47,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
-    "Held",
-    "Served",
     "by_arrays",
     "by_default",
     "choices",
     "choose",
     "default_choice",
-    "digests",
     "distance",
-    "held",
-    "held_of",
-    "held_rows",
     "made_choice",
-    "refuse",
 ]
 
 
-Sizes = tuple[int, int, int]
-
 # A kernel by its place, the number of the launch mode that suits, and the nanoseconds to expect.
 Found = tuple[int, int, float | None]
-
-
-class Served(Protocol):
-    """What kernels are chosen for: a live device, or one that is described."""
-
-    @property
-    def portfolio_key(self) -> str:
-        """Whose own portfolios count; empty for none."""
-
-    @property
-    def spec(self) -> DeviceSpec:
-        """Its numbers."""
 
 
 @dataclass(frozen=True)
@@ -143,211 +127,6 @@ def distance(problem: Problem, sizes: tuple[int, int, int]) -> float:
     return m + n + k
 
 
-@dataclass(frozen=True, eq=False)
-class Held:
-    """The kernels of a variant on a device, the user's own first.
-
-    Parameters
-    ----------
-    kernels : tuple of PortfolioKernel
-        In the order in which ties are decided.
-    portfolios : tuple of Portfolio
-        Where each comes from.
-    own : tuple of bool
-        Whether that is the user's.
-    model : Model or None
-        Of all of them; None where none has costs.
-    """
-
-    kernels: tuple[PortfolioKernel, ...]
-    portfolios: tuple[Portfolio, ...]
-    own: tuple[bool, ...]
-    is_own: NDArray[np.bool_]
-    model: Model | None
-    # By form: whether machine code of each of `MODES` is there, a row a kernel.
-    compiled: tuple[NDArray[np.bool_], ...]
-    tma: bool  # whether any kernel does not take all operands
-    won: frozenset[Sizes]
-    # The core's choice among those with machine code: plain, routed and batched; groups have none.
-    native: tuple[NativeChoice | None, NativeChoice | None, NativeChoice | None]
-    # What was chosen before, by kernel, number of the mode and form.
-    made: dict[tuple[int, int, int], Choice] = field(default_factory=dict)
-    # Names of races, by kernel and sizes.
-    names: dict[tuple[int, Sizes], str] = field(default_factory=dict)
-
-
-# Machine code that a driver refused or that is damaged, by digest.
-_refused: set[str] = set()
-
-
-def refuse(digest: str) -> None:
-    """Choose no kernel by this machine code in this process any more."""
-    _refused.add(digest)
-
-
-# Cleared with `generation`: part of the key.
-@lru_cache(maxsize=512)
-def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
-    name = variant.precision.portfolio
-    mine, theirs = own(key, name), shipped(spec, name)
-    rows: list[tuple[PortfolioKernel, Portfolio, bool]] = []
-    for portfolio, is_own in ((mine, True), (theirs, False)):
-        if portfolio is not None:
-            found = portfolio.of_variant(variant)
-            rows += [
-                (one, portfolio, is_own)
-                for one in found
-                if _is_current(one) and (any(one.forms) or _is_sound(one, variant, spec))
-            ]
-    if not rows and mine is not None:
-        rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
-    return held_of(rows, variant, spec, theirs)
-
-
-def held_of(
-    rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]],
-    variant: Variant,
-    spec: DeviceSpec,
-    theirs: Portfolio | None,
-) -> Held:
-    """Return some kernels, their portfolios and whether each is the user's own, as they are held.
-
-    Parameters
-    ----------
-    rows : sequence of tuple
-        In the order in which ties are decided.
-    variant : Variant
-        Of the kernels.
-    spec : DeviceSpec
-        Of the device.
-    theirs : Portfolio or None
-        What ships for it.
-    """
-    kernels = tuple(one for one, _, _ in rows)
-    is_own = tuple(is_own for _, _, is_own in rows)
-    table = Held(
-        kernels,
-        tuple(portfolio for _, portfolio, _ in rows),
-        is_own,
-        np.array(is_own, np.bool_),
-        _model(kernels, is_own, theirs),
-        tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
-        any(one.geometry.tma for one in kernels),
-        frozenset(sizes for one in kernels for sizes in one.won),
-        (None, None, None),
-    )
-    plain, routed, batched = (_native(table, variant, spec, form) for form in range(3))
-    return replace(table, native=(plain, routed, batched))
-
-
-def _compiled(kernels: Sequence[PortfolioKernel], form: int) -> NDArray[np.bool_]:
-    """Return whether there is machine code of each of `MODES`, a row a kernel."""
-    found = np.zeros((len(kernels), len(MODES)), np.bool_)
-    for at, one in enumerate(kernels):
-        for mode in digests(one, form):
-            found[at, mode.number] = True
-    return found
-
-
-def _native(table: Held, variant: Variant, spec: DeviceSpec, form: int) -> NativeChoice | None:
-    """Return the core's choice among the kernels that may serve at all."""
-    rows = []
-    for at in map(int, np.flatnonzero(_there(table, form))):
-        named, compiled = table.portfolios[at].names(spec), table.compiled[form][at].tolist()
-        costs = [] if table.model is None else table.model.costs[at].tolist()
-        rows.append(Row(at, table.kernels[at], costs, compiled, table.own[at], named))
-    return native_choice(rows, variant, spec.multiprocessors)
-
-
-def _is_current(kernel: PortfolioKernel) -> bool:
-    """Whether the stencil is there, and cuts launches, as it was when the kernel was built.
-
-    What a block does with its part of k follows from the cut.
-    """
-    try:
-        family = stencil(kernel.config.stencil)
-    except ValueError:  # of a stencil that a module registered elsewhere
-        return False
-    if family.version != kernel.version:
-        return False
-    cut = kernel.geometry.split_k
-    try:
-        return cut is None or cut == family.geometry(kernel.config).split_k
-    except KeyError:  # its machine code is all that can serve: `_is_sound` refuses such a config
-        return True
-
-
-def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:
-    """Whether a kernel that is to be compiled here is a point of its stencil's space.
-
-    A file may hold anything: only what the stencil itself would offer reaches a compiler.
-    """
-    family = stencil(kernel.config.stencil)
-    return family.computes(variant) and kernel.config in family.space(variant, spec)
-
-
-def _of_other_transposes(
-    portfolio: Portfolio, variant: Variant, spec: DeviceSpec
-) -> list[PortfolioKernel]:
-    """Return kernels tuned for other transposes whose configs are points of this variant's space.
-
-    Their machine code is not for it.
-    """
-    found = []
-    for one in portfolio.kernels:
-        if _is_current(one) and _is_sound(one, variant, spec):
-            found.append(
-                PortfolioKernel(
-                    one.config, one.version, variant, one.geometry, {}, one.costs, one.won
-                )
-            )
-    return found
-
-
-def _model(
-    kernels: Sequence[PortfolioKernel], is_own: Sequence[bool], theirs: Portfolio | None
-) -> Model | None:
-    """Return the model of all kernels; None where none has costs.
-
-    A user's own kernel without costs takes those of one like it, scaled to its races; one that
-    ships without costs serves its races alone.
-    """
-    known = [one for one in kernels if one.costs]
-    if not known:
-        return None
-    many = theirs.multiprocessors if theirs is not None else 1
-    costs = []
-    for one, is_users in zip(kernels, is_own, strict=True):
-        mine = one.costs
-        if not mine and is_users and one.won:
-            times = {_problem(one, sizes): ns for sizes, ns in one.won.items()}
-            mine = tuple(alike_costs(one.geometry, times, known, many))
-        costs.append(mine if len(mine) == len(TERMS) else NEVER)
-    return Model([one.geometry for one in kernels], np.array(costs))
-
-
-def _problem(kernel: PortfolioKernel, sizes: tuple[int, int, int]) -> Problem:
-    variant = kernel.variant
-    return Problem(*sizes, variant.precision, _plain(variant.trans_a), _plain(variant.trans_b))
-
-
-def _plain(op: Trans) -> Trans:
-    """Return an operation as BLAS has it: one that conjugates alone takes the time of N."""
-    return Trans.N if op == Trans.R else op
-
-
-def held(device: Served, variant: Variant) -> tuple[PortfolioKernel, ...]:
-    """Return the kernels that may serve a variant, the device's own first."""
-    seen = generation() + len(_refused)
-    return _held(device.portfolio_key, device.spec, variant, seen).kernels
-
-
-def held_rows(device: Served, variant: Variant) -> Held:
-    """Return what `choose` compares for a variant, with the model that it compares by."""
-    seen = generation() + len(_refused)
-    return _held(device.portfolio_key, device.spec, variant, seen)
-
-
 def choose(
     device: Served, problem: Problem, aligned: bool = True, *, routed: bool = False
 ) -> Choice:
@@ -364,8 +143,7 @@ def choose(
     routed : bool
         Whether the kernel is to run only where a number in device memory says so.
     """
-    seen = generation() + len(_refused)  # what a choice depends on besides
-    return _chosen(device.portfolio_key, device.spec, problem, aligned, routed, seen)
+    return _chosen(device.portfolio_key, device.spec, problem, aligned, routed, seen_now())
 
 
 def choices(device: Served, problem: Problem) -> Iterator[Choice]:
@@ -385,7 +163,7 @@ def _chosen(
     key: str, spec: DeviceSpec, problem: Problem, aligned: bool, routed: bool, seen: int
 ) -> Choice:
     variant = Variant.of(problem)
-    table = _held(key, spec, variant, seen)
+    table = held_by(key, spec, variant, seen)
     native = table.native[routed]
     if native is not None and native.takes(problem):
         found = native(problem, aligned)
@@ -431,17 +209,9 @@ def by_arrays(
     return best, mode.number, ns
 
 
-def _there(table: Held, form: int) -> NDArray[np.bool_]:
-    """Return which kernels have machine code or may be compiled."""
-    some: NDArray[np.bool_] = np.asarray(table.compiled[form].any(axis=1))
-    if form == 0:
-        some |= table.is_own
-    return some
-
-
 def _able(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
     """Return which of them take the operands."""
-    some = _there(table, form)
+    some = table.there(form)
     if table.tma:
         some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])
     return some
@@ -473,11 +243,6 @@ def _nearest(kernel: PortfolioKernel, problem: Problem) -> float:
     return min((distance(problem, sizes) for sizes in kernel.won), default=math.inf)
 
 
-def digests(kernel: PortfolioKernel, form: int) -> dict[Mode, str]:
-    """Return the machine code that was not refused."""
-    return {mode: digest for mode, digest in kernel.forms[form].items() if digest not in _refused}
-
-
 def made_choice(table: Held, at: int, wanted: Mode, spec: DeviceSpec, form: int) -> Choice:
     """Return a kernel in the launch mode that suits, or the nearest one that there is."""
     kernel, portfolio = table.kernels[at], table.portfolios[at]
@@ -502,7 +267,7 @@ def _tuned_on(table: Held, at: int, problem: Problem) -> str:
         sizes = min(kernel.won, key=lambda other: distance(problem, other))
     found = table.names.get((at, sizes))
     if found is None:
-        found = table.names[at, sizes] = str(_problem(kernel, sizes))
+        found = table.names[at, sizes] = str(problem_of(kernel, sizes))
     return found
 
 

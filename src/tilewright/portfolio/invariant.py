@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.portfolio.choose import Choice, Served, by_default, held_rows, made_choice
+from tilewright.portfolio.choose import Choice, by_default, made_choice
+from tilewright.portfolio.held import Served, held_rows
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.stencil.geometry import Geometry

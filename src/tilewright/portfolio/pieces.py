@@ -9,7 +9,8 @@ time need not.  Such products are cut, and the pieces added in C::
 
 from __future__ import annotations
 
-from tilewright.portfolio.choose import Served, choose, held_rows
+from tilewright.portfolio.choose import choose
+from tilewright.portfolio.held import Served, held_rows
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 

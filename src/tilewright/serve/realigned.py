@@ -22,7 +22,8 @@ from dataclasses import replace
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import Served, shipped
-from tilewright.portfolio.choose import choose, held_rows
+from tilewright.portfolio.choose import choose
+from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.native_choice import NativeChoice
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begins_aligned, kernel_of
