@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -59,11 +60,17 @@ def drawn(live: Any, stack: ExitStack, n: int, dtype: np.dtype[Any]) -> list[NDA
 
 def fill(x: NDArray[Any], seed: int) -> None:
     """Fill a matrix with random numbers: some are drawn, for to draw all takes too long."""
-    rng = np.random.default_rng(seed)
-    drawn = rng.uniform(-1, 1, (_DRAWN, x.shape[1])).astype(x.dtype)
-    for first in range(0, len(x), _DRAWN):
+    rng, columns = np.random.default_rng(seed), x.shape[1]
+    drawn = rng.uniform(-1, 1, (_DRAWN, columns)).astype(x.dtype)
+    starts = range(0, len(x), _DRAWN)
+
+    def turn(first: int, by: int) -> None:
         rows = x[first : first + _DRAWN]
-        rows[...] = np.roll(drawn, int(rng.integers(x.shape[1])), axis=1)[: len(rows)]
+        rows[:, :by] = drawn[: len(rows), columns - by :]
+        rows[:, by:] = drawn[: len(rows), : columns - by]
+
+    with ThreadPoolExecutor() as threads:  # pages are found as they are written
+        list(threads.map(turn, starts, map(int, rng.integers(columns, size=len(starts)))))
 
 
 def error(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> float:
@@ -122,8 +129,9 @@ def link_ms(devices: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> float:
 
 
 def kernel_ms(
-    live: Any, arrays: Sequence[NDArray[Any]], letter: str, accuracy: str, columns: int
-) -> float:
+    live: Any, arrays: Sequence[NDArray[Any]], letter: str, accuracy: str, columns: int,
+    turns: int = TURNS,
+) -> float:  # fmt: skip
     """Return what the launches of so many columns of C take on matrices that are on the device."""
     n, of = len(arrays[0]), precision(letter)
     held = [live.upload(x) for x in arrays[:2]] + [live.allocate(arrays[2].nbytes)]
@@ -133,7 +141,7 @@ def kernel_ms(
         call = GemmCall(of, columns, n, n, 1, a, b, 0, c)
         problem = Problem(columns, n, n, of, "N", "N", n, n, n)  # type: ignore[arg-type]
         wanted = Wanted(problem, call, True, "fp32" if accuracy == "fp32" else "")
-        times = [launch(live, wanted, timed=True).nanoseconds() for _ in range(TURNS + 1)]
+        times = [launch(live, wanted, timed=True).nanoseconds() for _ in range(turns + 1)]
         return min(times[1:]) / 1e6
     finally:
         for memory in held:
