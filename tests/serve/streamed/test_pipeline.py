@@ -271,6 +271,23 @@ def test_a_host_reads_no_part_of_operands_that_do_not_count(monkeypatch):
     assert all(a._array[part].size == 0 for part in a.taken)
 
 
+def test_a_host_tells_which_tiles_are_whole_where_a_part_cannot_be_read(monkeypatch):
+    monkeypatch.setattr(on_numpy, "is_shared", lambda live: True)
+
+    class Damaged(Sliced):
+        def __getitem__(self, part):
+            if part[0].start:
+                raise OSError(5, "Input/output error")
+            return super().__getitem__(part)
+
+    c = np.zeros((640, 64))
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        tw.gemm(Damaged(np.ones((640, 64))), np.ones((64, 64)), c, max_host_memory=256 << 10)
+    assert re.match(r"\d+ of \d+ tiles of c are computed", caught.value.__notes__[0])
+    assert (c[0] == 64).all()
+    assert not c[-1].any()
+
+
 def test_limits_are_checked():
     a = np.ones((8, 8))
     with pytest.raises(ValueError, match=r"max_device_memory=0 is not a number of bytes"):

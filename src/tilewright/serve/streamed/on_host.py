@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
-from tilewright.serve.streamed.progress import tell
-from tilewright.serve.streamed.tiling import Tiling
+from tilewright.serve.streamed.progress import said_of, tell
+from tilewright.serve.streamed.tiling import Place, Tiling
 
 __all__ = ["serve"]
 
@@ -40,23 +39,37 @@ def serve(live: LiveDevice, request: Request, run: Callable[[Request, LiveDevice
         request = replace(request, k=0)  # no part of A or B is read
     size = request.precision.element_bytes
     tiling = Tiling.of(request.m, request.n, request.k, size, limit, name="max_host_memory")
-    a, b, c = map(HostMatrix, (request.a, request.b, request.c))
-    for at, (rows, columns) in enumerate(product(tiling.m, tiling.n)):
-        tell(at, len(tiling.m) * len(tiling.n))
-        shape = rows[1] - rows[0], columns[1] - columns[0]
-        reads = any(request.precision.scalar(request.beta))
-        tile = np.array(c.part(rows, columns)) if reads else np.empty(shape, request.c.dtype)
-        for number, terms in enumerate(tiling.k):
-            x, y = request.trans_a.transposed, request.trans_b.transposed
-            part = replace(
-                request,
-                m=shape[0], n=shape[1], k=terms[1] - terms[0],
-                a=a.part(*((terms, rows) if x else (rows, terms))),
-                b=b.part(*((columns, terms) if y else (terms, columns))),
-                c=tile, beta=1 if number else request.beta, limits=None,
-            )  # fmt: skip
-            run(part, live)
-        c.put(rows, columns, tile)
+    matrices = HostMatrix(request.a), HostMatrix(request.b), HostMatrix(request.c)
+    done: list[Place] = []
+    try:
+        for place in tiling.places():
+            tell(len(done), len(tiling.places()))
+            _compute(request, tiling, place, matrices, lambda part: run(part, live))
+            done.append(place)
+    except BaseException as error:
+        error.add_note(said_of(done, tiling))
+        raise
+
+
+def _compute(
+    request: Request, tiling: Tiling, place: Place, matrices: tuple[HostMatrix, ...],
+    run: Callable[[Request], None],
+) -> None:  # fmt: skip
+    """Compute a tile, and put it where it belongs."""
+    (a, b, c), rows, columns = matrices, tiling.m[place[0]], tiling.n[place[1]]
+    shape = rows[1] - rows[0], columns[1] - columns[0]
+    reads = any(request.precision.scalar(request.beta))
+    tile = np.array(c.part(rows, columns)) if reads else np.empty(shape, request.c.dtype)
+    for number, terms in enumerate(tiling.k):
+        x, y = request.trans_a.transposed, request.trans_b.transposed
+        run(replace(
+            request,
+            m=shape[0], n=shape[1], k=terms[1] - terms[0],
+            a=a.part(*((terms, rows) if x else (rows, terms))),
+            b=b.part(*((columns, terms) if y else (terms, columns))),
+            c=tile, beta=1 if number else request.beta, limits=None,
+        ))  # fmt: skip
+    c.put(rows, columns, tile)
 
 
 def _host_memory() -> int:

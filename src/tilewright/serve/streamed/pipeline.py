@@ -15,9 +15,9 @@ from tilewright.backend import BackendError
 from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.placed import PlacedMatrix
-from tilewright.serve.streamed.progress import tell
+from tilewright.serve.streamed.progress import said_of, tell
 from tilewright.serve.streamed.schedule import Schedule, shares_of
-from tilewright.serve.streamed.tiling import Place, Tiling
+from tilewright.serve.streamed.tiling import Tiling
 from tilewright.serve.streamed.transport import Transport
 from tilewright.serve.streamed.worker import Job, Worker
 
@@ -78,10 +78,10 @@ def multiply(
         schedule.stop(error)
     failed = schedule.error
     if isinstance(failed, BackendError):
-        whole = f"{failed}; {_told(schedule.done, tiling)}"
+        whole = f"{failed}; {said_of(schedule.done, tiling)}"
         raise type(failed)(whole, failed.detail) from None
     if failed is not None:
-        failed.add_note(_told(schedule.done, tiling))
+        failed.add_note(said_of(schedule.done, tiling))
         raise failed
     told()
     for number, lost in schedule.lost:
@@ -119,15 +119,3 @@ def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], N
     except BaseException as error:
         schedule.stop(error)
         _wait_for(schedule, thread, told)
-
-
-def _told(done: Sequence[Place], tiling: Tiling) -> str:
-    """Say which tiles of C are whole."""
-    count, every = len(done), len(tiling.places())
-    places = ", ".join(
-        f"[{a}:{b}, {c}:{d}]"
-        for (a, b), (c, d) in ((tiling.m[i], tiling.n[j]) for i, j in done[:64])
-    )
-    return f"{count} of {every} tiles of c are computed, the others as they were" + (
-        f": {places}{', ...' if count > 64 else ''}" if count else ""
-    )

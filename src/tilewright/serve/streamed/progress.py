@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["tell", "told"]
+from tilewright.serve.streamed.tiling import Place, Tiling
+
+__all__ = ["said_of", "tell", "told"]
 
 _observer: ContextVar[Callable[[int, int], None] | None] = ContextVar("observer", default=None)
 
@@ -29,3 +31,15 @@ def tell(done: int, of: int) -> None:
     observer = _observer.get()
     if observer is not None:
         observer(done, of)
+
+
+def said_of(done: Sequence[Place], tiling: Tiling) -> str:
+    """Return which tiles of C are whole, for people."""
+    count, every = len(done), len(tiling.places())
+    places = ", ".join(
+        f"[{a}:{b}, {c}:{d}]"
+        for (a, b), (c, d) in ((tiling.m[i], tiling.n[j]) for i, j in done[:64])
+    )
+    return f"{count} of {every} tiles of c are computed, the others as they were" + (
+        f": {places}{', ...' if count > 64 else ''}" if count else ""
+    )
