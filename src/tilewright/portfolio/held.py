@@ -78,7 +78,7 @@ class Held:
         """Return which kernels have machine code or may be compiled."""
         some: NDArray[np.bool_] = np.asarray(self.compiled[form].any(axis=1))
         if form == 0:
-            some |= self.own
+            some |= self.is_own
         return some
 
 
