@@ -166,7 +166,7 @@ def test_what_was_not_verified_is_left_out(compiling, tmp_path):
     [
         (["show", "q", *GPU], 2, "portfolio 'q' serves no such device; see: tilewright"),
         (["show"], 2, "Missing argument"),
-        (["list", "--device", "abacus"], 2, "or an architecture, such as sm_90a"),
+        (["list", "--device", "abacus"], 2, "or, by --device, an architecture such as sm_90a"),
         (["build", "q", "--work", "w", *GPU], 2, "portfolio='q' is unknown"),
         (["build", "c", "--work", "w", *GPU], 2, "--times is needed"),
         (["build", "d", "--work", "w", "--times", "c.json", *GPU], 2, "has times of 'c'"),

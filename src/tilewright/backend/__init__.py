@@ -116,4 +116,5 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
         return meant[0]
     trouble = "means several" if meant else "is not here"
     ids = ", ".join(d.id for d in meant or found)
-    raise ValueError(f"device={wanted!r} {trouble}; use one of {ids}")
+    asked = "device" if name else "TILEWRIGHT_DEVICE"
+    raise ValueError(f"{asked}={wanted!r} {trouble}; use one of {ids}")

@@ -384,7 +384,7 @@ def _target(device: str | None) -> tuple[DeviceSpec, str, LiveDevice | None]:
     try:
         live = find_device(device)
     except ValueError as error:
-        raise ValueError(f"{error}; or an architecture, such as sm_90a") from None
+        raise ValueError(f"{error}; or, by --device, an architecture such as sm_90a") from None
     return live.spec, getattr(live, "arch", ""), live
 
 

@@ -117,7 +117,7 @@ def _live(device: str | None, defaults: bool) -> Target:
     try:
         live = find_device(device)
     except ValueError as error:
-        raise ValueError(f"{error}; or an architecture, such as sm_90a") from None
+        raise ValueError(f"{error}; or, by --device, an architecture such as sm_90a") from None
     if not isinstance(live, CUDADevice):
         raise ValueError(
             f"device={live.id!r} ({live.spec.name}) is no CUDA device, and only these run what is"

@@ -56,6 +56,9 @@ def test_environment_variable_chooses(monkeypatch):
     last = devices()[-1]
     monkeypatch.setenv("TILEWRIGHT_DEVICE", last.id)
     assert device() is last
+    monkeypatch.setenv("TILEWRIGHT_DEVICE", "nothing")
+    with pytest.raises(ValueError, match="TILEWRIGHT_DEVICE='nothing' is not here; use one of"):
+        device()
 
 
 def test_fingerprints_tell_devices_apart():
