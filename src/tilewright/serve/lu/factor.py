@@ -190,19 +190,18 @@ class Factorisation:
         for number, block in enumerate(self._blocks):
             self.stages.append(self._stage(number, block))
 
-    def _place_of(self, rows: int) -> Place:
-        """Return where the next block is factored, whose panels have so many rows."""
+    def _place_of(self, rows: int, *, beside: bool) -> Place:
+        """Return where panels of so many rows are, if there is something `beside` them."""
         if not self._steps.kernels.cluster_holds(rows):
             return self._on.plain
-        # What has all multiprocessors goes on then, or there is no such thing.
-        is_beside_all = self.stages and self.stages[-1].rest
-        return self._on.apart if is_beside_all else self._on.alone
+        return self._on.apart if beside else self._on.alone
 
     def _stage(self, number: int, block: Block) -> Stage:
         """Return a block's launches."""
         n, (first, last), memory = self._n, block, self._memory
         memory.begin(number)
-        self._place = self._place_of(n - first)
+        # What has all multiprocessors goes on then, or there is no such thing.
+        self._place = self._place_of(n - first, beside=bool(self.stages and self.stages[-1].rest))
         self._parts = []
         self._columns(first, last, ())
         self._parts.append(self._planned("LU panels"))
@@ -212,9 +211,10 @@ class Factorisation:
         self._product(block, (last, after))
         ahead = self._planned("LU first update")
         beside: list[Plan | None] = []
-        for columns in self._beside(number, n - after) if after < n else ():
-            shares = not self._place.cluster
-            self._product(block, (after, after + columns), self._place.others, shares=shares)
+        following = self._place_of(n - last, beside=True)
+        for columns in self._beside(number, following, n - after) if after < n else ():
+            shares = not following.cluster
+            self._product(block, (after, after + columns), following.others, shares=shares)
             beside.append(self._planned("LU update"))
             after += columns
         self._product(block, (after, n))
@@ -314,15 +314,18 @@ class Factorisation:
         steps.multiply(rest, lower, u, sizes, adds=True, multiprocessors=on)
         self._solve((middle, last), columns, rest, on)
 
-    def _beside(self, number: int, columns: int) -> list[int]:
-        """Return how many columns are multiplied beside each part of the next block's panels."""
+    def _beside(self, number: int, place: Place, columns: int) -> list[int]:
+        """Return how many columns are multiplied beside each part of the next block's panels.
+
+        `place`: where those are.
+        """
         first, last = self._blocks[number]
         rows, unit, pace = self._n - last, self._steps.kernels.width, self._pace
         made: list[int] = []
         for begin, end in self._parts_of(*self._blocks[number + 1]):
             inside = rows * (end - begin) ** 2 / 2
-            us = (end - begin) * (_COLUMN_US + rows * _ROW_US) + inside / self._place.few / pace
-            many = us * pace * self._place.others / (rows * (last - first))
+            us = (end - begin) * (_COLUMN_US + rows * _ROW_US) + inside / place.few / pace
+            many = us * pace * place.others / (rows * (last - first))
             made.append(min(columns - sum(made), -(-int(many) // unit) * unit))
         return made
 
@@ -372,32 +375,40 @@ class Factorisation:
 
     def _begin_stages(self, on: Streams, begin: Begin) -> None:
         """Enqueue the stages, each one's panels ahead of the updates of the one before it."""
-        first = self.stages[0]
-        self._begin_panels(on, first, [], on.whole, begin)
-        on.after(on.whole, first.place.panels)
+        self._begin_panels(on, self.stages[0], [], begin)
+        on.after(on.whole, self.stages[0].place.panels)
         for stage, following in zip_longest(self.stages, self.stages[1:]):
             on.after(on.left, on.whole)
             if following is not None:
                 begin(stage.first, on.whole)
-                beside = stage.place.beside
-                self._begin_panels(on, following, stage.beside, beside, begin)
-                on.after(on.whole, beside)
+                self._begin_panels(on, following, stage.beside, begin)
+                place = following.place
+                # Multiprocessors that panels leave are the rest's while products beside end.
+                early = place.panels if place.cluster else place.beside
+                on.after(on.whole, early)
                 begin(stage.rest, on.whole)
-                on.after(on.whole, following.place.panels)
+                on.after(on.whole, place.beside if place.cluster else place.panels)
             begin(stage.left, on.left)
 
     def _begin_panels(
-        self, on: Streams, stage: Stage, products: list[Plan | None], beside: int, begin: Begin
+        self, on: Streams, stage: Stage, products: list[Plan | None], begin: Begin
     ) -> None:
-        """Enqueue a block's panels behind what takes all multiprocessors, and products beside."""
-        panels = stage.place.panels
-        for between, plan, product in zip_longest([None, *stage.between], stage.panels, products):
+        """Enqueue a block's panels behind what takes all multiprocessors, and products beside.
+
+        What is between panels that are a cluster takes turns with products, and goes first: neither
+        waits for the other.
+        """
+        panels, beside, apart = stage.place.panels, stage.place.beside, bool(stage.place.cluster)
+        every = zip_longest([None, *stage.between], stage.panels, products)
+        for number, (between, plan, product) in enumerate(every):
             if between is not None:
                 on.after(on.whole, panels)
-                on.after(on.whole, beside)
+                if not apart:
+                    on.after(on.whole, beside)
                 begin(between, on.whole)
             on.after(panels, on.whole)
-            on.after(beside, on.whole)
+            if not (apart and number):
+                on.after(beside, on.whole)
             begin(product, beside)
             begin(plan, panels)
 

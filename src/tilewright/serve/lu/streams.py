@@ -12,8 +12,9 @@ from tilewright.stencil.lu import BLOCKS, CLUSTER
 
 __all__ = ["Place", "Streams", "streams_of"]
 
-# A stream's priority, the higher the lower; devices cut it to what they have.
-_FIRST = -5
+# Streams' priorities, the higher the lower: panels go first, then what is between them, then the
+# products that are beside both.  Devices cut them to what they have.
+_FIRST, _SECOND = -5, -4
 
 # Multiprocessors of a device that can spare those of a cluster.
 _LEAST = 4 * CLUSTER
@@ -67,7 +68,7 @@ class Streams:
 
         with live.current():
             self._event = check(api.cuEventCreate(NO_TIMING), "making an event")
-            self.whole = stream()
+            self.whole = stream(_SECOND)
             # Each block of a panel has a multiprocessor: a quarter of them at most.
             few = max(1, min(BLOCKS, every // 4))
             self.plain = self.apart = Place(stream(_FIRST), stream(), 0, few, every - few)
