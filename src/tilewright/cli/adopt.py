@@ -223,7 +223,7 @@ class _Adoption:
     def _time(self, letter: str, seconds: float) -> bool:
         """Time what was tuned, begun with or listed, on shapes of every kind."""
         from tilewright.backend.cuda.device import CUDADevice
-        from tilewright.cli.portfolio import stored
+        from tilewright.cli.portfolio_build import stored
         from tilewright.paths import write_atomically
         from tilewright.portfolio.measure import measure_family, text_of
         from tilewright.precision import precision
@@ -271,7 +271,7 @@ class _Adoption:
 
     def _build(self, name: str, seconds: float, verified: Path | None = None) -> bool:
         """Pick, compile and pack; what is verified serves, what is not stays here."""
-        from tilewright.cli.portfolio import build
+        from tilewright.cli.portfolio_build import build
 
         times, also = (
             [path for one in _letters(name) if (path := self.folder / f"{of}-{one}.json").exists()]
