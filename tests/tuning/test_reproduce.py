@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.tuning.measurement_examples import example, few, measurements
 from tilewright.backend.opencl.device import OPTIONS
+from tilewright.hardware.catalogue import catalogue_device
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
-from tilewright.space import Config
-from tilewright.stencil.geometry import Launch
+from tilewright.stencil import Variant, stencil, stencils_for
+from tilewright.stencil.geometry import PLAIN, Launch
 from tilewright.stencil.source import Source
 from tilewright.tuning.reproduce import Case, _quoted, cases_of, reproducer
 
@@ -276,9 +277,34 @@ def test_a_backend_without_a_template_is_refused():
         reproducer(example(backend="abacus"), Source("", {}), launch)
 
 
-def test_a_kernel_with_arguments_of_its_own_is_refused():
+def test_what_is_more_than_a_plain_launch_is_run_by_tilewright(cpu, tmp_path):
+    """Of double-double elements, which NumPy has not."""
+    problem = Problem(40, 30, 20, "e", "N", "T")
+    family = stencils_for(cpu.spec, Variant.of(problem))[0]
+    config = family.default(Variant.of(problem), cpu.spec)
+    measured = replace(example(), problem=problem, config=config, mode=PLAIN)
+    text = reproducer(measured, Source("", {}), lambda m, n: family.launch(config, m, n))
+    assert "(elements that NumPy has not)" in text
+    path = tmp_path / "shown.py"
+    path.write_text(text, encoding="utf-8")
+    command = [sys.executable, str(path), cpu.id]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("nothing went wrong\n")
+    broken = text.replace("'block_m': ", "'block_m': -")
+    path.write_text(broken, encoding="utf-8")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+
+
+def test_a_kernel_with_arguments_of_its_own_has_no_source():
     from tilewright.cli.db import _kernel
 
-    recorded = replace(example(), config=Config("wgmma", {"stages": 4}), stencil_version=1)
-    with pytest.raises(RuntimeError, match="wgmma has no reproducer"):
-        _kernel(recorded)
+    family, of = stencil("wgmma"), Problem(64, 64, 64, "bf16", "T", "N")
+    config = family.default(Variant.of(of), catalogue_device("h100").spec)
+    recorded = example(
+        backend="cuda", config=config, stencil_version=family.version, problem=of, mode=PLAIN
+    )
+    source, launched = _kernel(recorded)
+    assert source is None
+    assert "arguments of its own" in reproducer(recorded, source, launched)

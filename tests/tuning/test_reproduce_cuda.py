@@ -94,7 +94,13 @@ def test_an_absent_device_is_named_with_those_that_are_here(cuda, tmp_path):
     assert cuda.spec.name in done.stdout
 
 
-def test_rescheduled_code_has_no_source():
-    made = example(backend="cuda", config=Config("simt_async", {"schedule": 5}))
-    with pytest.raises(ValueError, match="rescheduled machine code, which no source reproduces"):
-        reproducer(made, Source("", {}), lambda m, n: Launch((1, 1), (1, 1)))
+@pytest.mark.parametrize(
+    ("schedule", "second", "cluster", "why"),
+    [(5, "", 1, "machine code"), (0, "add_up", 1, "two kernels"), (0, "", 2, "clusters")],
+)
+def test_what_is_more_than_a_plain_launch_is_run_by_tilewright(schedule, second, cluster, why):
+    made = example(backend="cuda", config=Config("simt_async", {"schedule": schedule}))
+    source = replace(Source("", {}), second=second)
+    text = reproducer(made, source, lambda m, n: Launch((1, 1), (1, 1), cluster=cluster))
+    assert why in text
+    ast.parse(text)

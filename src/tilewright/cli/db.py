@@ -193,7 +193,7 @@ def reproduce(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write one Python file that shows what a measurement recorded, without Tilewright."""
+    """Write one Python file that shows what a measurement recorded."""
     from tilewright.paths import write_atomically
     from tilewright.tuning.reproduce import reproducer
 
@@ -287,8 +287,8 @@ def _versions(names: set[str]) -> dict[str, int]:
     return versions
 
 
-def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Launch]]:
-    """Return the source and the launches of what was measured.
+def _kernel(measurement: Measurement) -> tuple[Source | None, Callable[[int, int], Launch]]:
+    """Return the source, if its arguments are the common ones, and the launches.
 
     Raises
     ------
@@ -307,14 +307,12 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
                 f"tilewright: measured with version {measurement.stencil_version} of "
                 f"{config.stencil}; the file holds version {family.version}\n"
             )
-        if not family.common_arguments(config):
-            raise RuntimeError(
-                f"{config.stencil} has no reproducer of {config.id}: its kernel has arguments of"
-                f" its own; see `tilewright db show {measurement.id}` for the config"
-            )
         dialect: Any = measurement.backend
         baseline, _ = baseline_and_level(config)
-        source = family.source(baseline, Variant.of(measurement.problem), dialect, measurement.mode)
+        source = None
+        if family.common_arguments(config):
+            variant = Variant.of(measurement.problem)
+            source = family.source(baseline, variant, dialect, measurement.mode)
     except (LookupError, ValueError) as problem:
         raise RuntimeError(f"the kernel cannot be made any more: {problem}") from problem
     return source, lambda m, n: family.launch(config, m, n)

@@ -2,7 +2,8 @@
 
 The file needs NumPy and pyopencl (for CUDA: cuda-bindings and NVRTC), not Tilewright: it
 can be attached to a report to a driver's makers.  Each backend has a template under
-``reproducers/``.
+``reproducers/``.  What takes more than one plain launch, such as two kernels, clusters, tensor
+maps or rescheduled machine code, is run by Tilewright itself, in a file that names it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from typing import Any
 
 from tilewright.backend.cuda.compiler import OPTIONS as CUDA_OPTIONS
 from tilewright.backend.opencl.device import OPTIONS as OPENCL_OPTIONS
+from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import is_rescheduled
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Source, Workspace
 from tilewright.tuning.measurement import Measurement, Status
+from tilewright.tuning.worker import problem_to_json
+from tilewright.version import VERSION
 
 __all__ = ["Case", "cases_of", "reproducer"]
 
@@ -131,7 +135,7 @@ def _case(
 
 def reproducer(
     measurement: Measurement,
-    source: Source,
+    source: Source | None,
     launch: Callable[[int, int], Launch],
     *,
     cases: Sequence[Case] | None = None,
@@ -148,8 +152,8 @@ def reproducer(
     ----------
     measurement : Measurement
         What is to be shown; its environment's ``platform`` names the platform.
-    source : Source
-        The kernel's source, specialised for the config.
+    source : Source or None
+        The kernel's source, specialised for the config; None where it has arguments of its own.
     launch : callable
         ``launch(m, n)`` returns the launch that covers an m x n result.
     cases : sequence of Case, optional
@@ -163,30 +167,18 @@ def reproducer(
     Raises
     ------
     ValueError
-        If there is no template for the measurement's backend, or its kernel is not what the
-        compiler makes of a source, or not one kernel.
+        If there is no template for the measurement's backend.
     """
     backend = measurement.backend
     if backend not in _OPTIONS:
         raise ValueError(
             f"backend={backend!r} has no reproducer; there is one for {', '.join(_OPTIONS)}"
         )
-    if is_rescheduled(measurement.config):
-        raise ValueError(
-            f"config {measurement.stored_config.id} is rescheduled machine code, which no source"
-            " reproduces; keep its cubin: tilewright inspect CONFIG -o FILE"
-        )
-    if source.second:
-        raise ValueError(
-            f"config {measurement.stored_config.id} is two kernels, and a reproducer launches one;"
-            " see `tilewright db show` for the config"
-        )
     problem = measurement.problem
-    if problem.precision.parts == 2:
-        raise ValueError(
-            f"precision={problem.precision.letter!r} has no reproducer: there is one for"
-            " elements of a single number; see `tilewright db show` for the config"
-        )
+    why = _needs_us(measurement, source, launch(problem.m, problem.n))
+    if why:
+        return _of_ours(measurement, why, filename)
+    assert source is not None  # `_needs_us`
     runs = cases_of(measurement) if cases is None else tuple(cases)
     macros = [f"-D{name}={value}" for name, value in source.defines.items()]
     launched = [run.facts(launch(run.problem.m, run.problem.n)) for run in runs]
@@ -207,6 +199,41 @@ def reproducer(
         cases=_literal(launched),
         options=_literal([*_OPTIONS[backend], *macros]),
         text=f'"""\\\n{_quoted(source.text)}"""',
+    )
+
+
+def _needs_us(measurement: Measurement, source: Source | None, launch: Launch) -> str:
+    """Return what a kernel takes besides one plain launch; nothing where that is all."""
+    of = measurement.problem.precision
+    reasons = {
+        "machine code that the compiler did not make": is_rescheduled(measurement.config),
+        "arguments of its own": source is None,
+        "two kernels": source is not None and bool(source.second),
+        "clusters": launch.cluster > 1,
+        "elements that NumPy has not": of.letter not in PRECISIONS,
+    }
+    return ", ".join(reason for reason, holds in reasons.items() if holds)
+
+
+def _of_ours(measurement: Measurement, why: str, filename: str) -> str:
+    """Return a program that has Tilewright's own worker try a measured kernel."""
+    config, problem = measurement.config, measurement.problem
+    request = {
+        "problem": problem_to_json(problem),
+        "stencil": config.stencil,
+        "config": dict(config),
+        "mode": str(measurement.mode),
+        "ahead": False,
+    }
+    text = files("tilewright.tuning").joinpath("reproducers/tilewright.py.txt")
+    return Template(text.read_text(encoding="utf-8")).substitute(
+        title=_quoted(f"{problem} on {measurement.device_name}: {measurement.status}."),
+        recorded=_quoted(_recorded(measurement)),
+        filename=_quoted(filename),
+        version=VERSION,
+        why=why,
+        request=_literal(request),
+        backend=repr(measurement.backend),
     )
 
 
