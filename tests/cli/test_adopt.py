@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
 from tilewright.portfolio.find import own
+from tilewright.tuning.cluster import RemoteDevice
 
 
 def adopted(capsys, *options: str) -> dict:
@@ -50,3 +52,13 @@ def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monk
 def test_precisions_that_a_device_is_not_tuned_for_are_named(capsys) -> None:
     assert run(["adopt", "--precisions", "s,int8", "--device", "opencl"]) == 2
     assert "precisions='s,int8' has 'int8'; opencl:0 takes s, d" in capsys.readouterr().err
+
+
+def test_a_cluster_of_another_device_is_refused(cpu, tmp_path) -> None:
+    of = dict.fromkeys(RemoteDevice.__dataclass_fields__, "")
+    told = {**of, "fingerprint": "another", "spec": SimpleNamespace(name="Another")}
+    answer = SimpleNamespace(done=lambda: True, result=lambda timeout: told)
+    client = SimpleNamespace(nthreads=lambda: {"tcp://one:1": 1}, submit=lambda *_, **__: answer)
+    work = adopt._Adoption(cpu, tmp_path, False, None, client)
+    with pytest.raises(ValueError, match="has Another .*, which is not adopted here"):
+        work.look_at_workers()

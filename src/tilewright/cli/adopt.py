@@ -69,13 +69,15 @@ class _Piece:
     """A part of the work: what it is called, its weight in the time, and what does it.
 
     `run` is given seconds and says whether the piece is whole.  What is `spared` is left to another
-    run where its share is too short.
+    run where its share is too short.  Only what is `local` needs this device for itself: a tuner,
+    or the workers of its cluster, see to that.
     """
 
     name: str
     weight: float
     run: Callable[[float], bool]
     spared: bool = False
+    local: bool = True
 
 
 def command(
@@ -88,6 +90,10 @@ def command(
         typer.Option("--precisions", help="Such as s,d; short: of tensor cores. All by default."),
     ] = None,
     afresh: Annotated[bool, typer.Option("--afresh", help="Do all pieces again.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="A Dask scheduler's address: its workers tune, too."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure a device, tune and build kernels for it, and say what that gained."""
@@ -95,16 +101,17 @@ def command(
 
     from tilewright.backend import device as find_device
     from tilewright.paths import data_dir, private_directory
-    from tilewright.tuning.alone import alone_on
     from tilewright.tuning.budget import seconds_of
 
     until = time.monotonic() + seconds_of(budget)
     live = find_device(device)
     wanted = _wanted(live, precisions)
     folder = private_directory(data_dir(to_write=True) / "adopted" / live.fingerprint)
-    work = _Adoption(live, folder, afresh)
+    work = _Adoption(live, folder, afresh, device, cluster)
     pieces = list(work.pieces(wanted))
-    with alone_on(live, "tilewright adopt"), redirect_stdout(sys.stderr) if json else nullcontext():
+    if cluster is not None:
+        work.look_at_workers()
+    with redirect_stdout(sys.stderr) if json else nullcontext():
         done = work.do(pieces, until)
     left = [one.name for one in pieces if one.name not in done]
     gained = _read(folder / "compared.json")
@@ -150,11 +157,31 @@ def _letters(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Adoption:
-    """The work on one device, and the folder that says how far it is."""
+    """The work on one device, and the folder that says how far it is.
+
+    `device` is what workers of a `cluster` call theirs.
+    """
 
     live: LiveDevice
     folder: Path
     afresh: bool
+    device: str | None = None
+    cluster: str | None = None
+
+    def look_at_workers(self) -> None:
+        """Refuse a cluster whose workers have a device of another kind."""
+        from contextlib import closing
+
+        from tilewright.tuning.cluster import Cluster
+
+        with closing(Cluster(self.cluster, self.device, "s")) as joined:
+            there = joined.live
+        assert there is not None  # or it was refused
+        if there.fingerprint != self.live.fingerprint:
+            raise ValueError(
+                f"cluster={self.cluster!r} has {there.spec.name} ({there.fingerprint}), which is"
+                f" not adopted here; run adopt where one is, or name it by --device"
+            )
 
     def pieces(self, wanted: list[str]) -> Iterator[_Piece]:
         """Yield all pieces in order."""
@@ -164,8 +191,9 @@ class _Adoption:
             for trans in () if name == "short" else _TRANSPOSES:
                 for size in sizes:
                     run = partial(self._tune, name, trans, size)
-                    spared = size != sizes[0]
-                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run, spared)
+                    # On a GPU every other shape is timed besides.
+                    spared = size != sizes[0] and self.live.spec.kind == "gpu"
+                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run, spared, local=False)
             if self.live.backend == "cuda":
                 for letter in _letters(name):
                     yield _Piece(f"time {letter}", 3.0, partial(self._time, letter))
@@ -175,8 +203,11 @@ class _Adoption:
 
     def do(self, pieces: list[_Piece], until: float) -> dict[str, str]:
         """Do what is not done yet until a time; return when each piece was done."""
+        from contextlib import nullcontext
+
         from tilewright.paths import write_json
         from tilewright.portfolio import reload
+        from tilewright.tuning.alone import alone_on
 
         noted = self.folder / "done.json"
         done: dict[str, str] = {} if self.afresh else _read(noted)
@@ -191,8 +222,10 @@ class _Adoption:
                 continue
             seconds = max(least, share)
             say(f"{piece.name}: some {seconds:.0f} s")
+            alone = alone_on(self.live, "tilewright adopt") if piece.local else nullcontext()
             try:
-                whole = piece.run(seconds)
+                with alone:
+                    whole = piece.run(seconds)
             except (RuntimeError, ArithmeticError) as error:
                 say(f"  {error}")
                 continue
@@ -211,11 +244,14 @@ class _Adoption:
         return True
 
     def _tune(self, letter: str, trans: str, size: int, seconds: float) -> bool:
-        from tilewright.portfolio.tuned import tune
+        from tilewright.portfolio.tuned import keep, tune
         from tilewright.problem import Problem
 
         problem = Problem(size, size, size, letter, *trans)  # type: ignore[arg-type]
-        found = tune(problem, self.live, budget=seconds, resume=not self.afresh)
+        where = self.device if self.cluster else self.live
+        found = tune(problem, where, budget=seconds, resume=not self.afresh, cluster=self.cluster)
+        if self.cluster and found.served is not None:  # elsewhere it is kept there
+            keep(self.live, found.served)
         rate = gigaflops(found.winner.flops_per_second)
         say(f"  {found.tried} candidates, {found.failed} failed; {rate}")
         return True
