@@ -60,5 +60,5 @@ def test_a_cluster_of_another_device_is_refused(cpu, tmp_path) -> None:
     answer = SimpleNamespace(done=lambda: True, result=lambda timeout: told)
     client = SimpleNamespace(nthreads=lambda: {"tcp://one:1": 1}, submit=lambda *_, **__: answer)
     work = adopt._Adoption(cpu, tmp_path, False, None, client)
-    with pytest.raises(ValueError, match="has Another .*, which is not adopted here"):
+    with pytest.raises(ValueError, match=r"has Another .*, which is not adopted here"):
         work.look_at_workers()
