@@ -37,12 +37,6 @@ def double_double_arrays(given: list[DoubleDouble]) -> Any:
     )
 
 
-def _check(name: str, x: DoubleDouble) -> None:
-    """Refuse elements whose words do not lie side by side."""
-    if x.size and tuple(x.words.strides[x.ndim :]) != ((16, 8) if x.is_complex else (8,)):
-        raise ValueError(f"{name}.words do not lie side by side; give {name}.copy()")
-
-
 class _OnNumPy:
     """Words in NumPy's memory: structured arrays from here on."""
 
@@ -50,18 +44,15 @@ class _OnNumPy:
         self._result: DoubleDouble | None = None
 
     def view(self, name: str, x: DoubleDouble) -> Any:
-        _check(name, x)
+        if x.size and tuple(x.words.strides[x.ndim :]) != ((16, 8) if x.is_complex else (8,)):
+            raise ValueError(f"{name}.words do not lie side by side; give {name}.copy()")
         if name == "c":
             self._result = x
-        if not x.size:
-            return np.empty(x.shape, x.dtype)
-        return x.words.reshape(*x.shape, -1).view(x.dtype)[..., 0]
+        return self._elements(x, x.words)
 
     def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         is_complex = like.dtype.names == ("re", "im")
-        from tilewright.serve.arrays.numpy import new_result
-
-        words = new_result((*shape, 2, 2) if is_complex else (*shape, 2), np.float64)
+        words = self._words(like, (*shape, 2, 2) if is_complex else (*shape, 2))
         return self.view("c", DoubleDouble.of_words(words, is_complex))
 
     def result(self, _: Any) -> DoubleDouble:
@@ -73,26 +64,21 @@ class _OnNumPy:
 
         on_numpy.run(request, device)
 
+    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+        """Return an array's elements as the adapter of its words' library has them."""
+        if not x.size:
+            return np.empty(x.shape, x.dtype)
+        return words.reshape(*x.shape, -1).view(x.dtype)[..., 0]
+
+    def _words(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """Return new words where elements are."""
+        from tilewright.serve.arrays.numpy import new_result
+
+        return new_result(shape, np.float64)
+
 
 class _OnCuPy(_OnNumPy):
     """Words on a CUDA device."""
-
-    def view(self, name: str, x: DoubleDouble) -> Any:
-        from tilewright.serve.arrays.device import View
-
-        _check(name, x)
-        if name == "c":
-            self._result = x
-        w = x.words
-        return View(w, w.data.ptr, x.shape, w.strides[: x.ndim], x.dtype, w.data.device_id)
-
-    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
-        import cupy
-
-        is_complex = like.dtype.names == ("re", "im")
-        with cupy.cuda.Device(like.ordinal):
-            words = cupy.empty((*shape, 2, 2) if is_complex else (*shape, 2))
-        return self.view("c", DoubleDouble.of_words(words, is_complex))
 
     def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import cupy as on_cupy
@@ -100,31 +86,36 @@ class _OnCuPy(_OnNumPy):
 
         on_device.run(request, device, on_cupy.stream_of, on_cupy.memory)
 
+    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+        from tilewright.serve.arrays.device import View
+
+        strides, ordinal = words.strides[: x.ndim], words.data.device_id
+        return View(words, words.data.ptr, x.shape, strides, x.dtype, ordinal)
+
+    def _words(self, like: Any, shape: tuple[int, ...]) -> Any:
+        import cupy
+
+        with cupy.cuda.Device(like.ordinal):
+            return cupy.empty(shape)
+
 
 class _OnPyOpenCL(_OnNumPy):
     """Words on an OpenCL device."""
-
-    def view(self, name: str, x: DoubleDouble) -> Any:
-        import pyopencl.array
-
-        _check(name, x)
-        if name == "c":
-            self._result = x
-        w = x.words
-        return pyopencl.array.Array(
-            w.queue, x.shape, x.dtype, data=w.base_data, offset=w.offset,
-            strides=w.strides[: x.ndim], events=w.events,
-        )  # fmt: skip
-
-    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
-        import pyopencl.array
-
-        is_complex = like.dtype.names == ("re", "im")
-        full = (*shape, 2, 2) if is_complex else (*shape, 2)
-        words = pyopencl.array.empty(like.queue, full, np.float64)
-        return self.view("c", DoubleDouble.of_words(words, is_complex))
 
     def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import pyopencl as on_pyopencl
 
         on_pyopencl.run(request, device)  # words and views of them have one list of events
+
+    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+        import pyopencl.array
+
+        return pyopencl.array.Array(
+            words.queue, x.shape, x.dtype, data=words.base_data, offset=words.offset,
+            strides=words.strides[: x.ndim], events=words.events,
+        )  # fmt: skip
+
+    def _words(self, like: Any, shape: tuple[int, ...]) -> Any:
+        import pyopencl.array
+
+        return pyopencl.array.empty(like.queue, shape, np.float64)

