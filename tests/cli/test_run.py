@@ -40,6 +40,17 @@ def test_the_program_finds_the_library_preloaded_and_keeps_its_status() -> None:
     assert run(["run", "--", sys.executable, "-c", dies]) == 128 + 9
 
 
+@pytest.mark.parametrize(("number", "asks"), [("SIGINT", ""), ("SIGTERM", "SIGTERM")])
+def test_a_program_ends_in_its_own_time_on_a_signal(number: str, asks: str) -> None:
+    """SIGINT reaches both from a terminal, SIGTERM only who waits."""
+    ends = f"signal.signal(signal.{asks}, lambda *_: sys.exit(4)); " if asks else ""
+    code = (
+        f"import os, signal, sys, time; {ends}os.kill(os.getppid(), signal.{number});"
+        " time.sleep(1); sys.exit(3)"
+    )
+    assert run(["run", "--", sys.executable, "-c", code]) == (4 if asks else 3)
+
+
 def test_calls_are_listed_with_their_times(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "--compare", "--", sys.executable, "-c", SAYS]) == 0
     said = capsys.readouterr().out

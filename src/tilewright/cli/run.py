@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import math
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -90,15 +91,35 @@ def command(
             if asked:
                 environment[variable] = str(folder)
         with span(own):
-            ended = subprocess.run(program, env=environment, check=False)  # noqa: S603  # the user's
+            code = _run(program, environment)
         rows = read_log(folder)
         if traced:
             take_traces(folder, own, rows)
         if calls or compare:
             _show(rows)
-    if ended.returncode:  # a signal as shells have it
-        code = ended.returncode
+    if code:  # a signal as shells have it
         raise typer.Exit(code if code > 0 else 128 - code)
+
+
+def _run(program: list[str], environment: dict[str, str]) -> int:
+    """Return a program's status, however long it takes to end on a signal.
+
+    A terminal's Ctrl-C reaches it as well as this process; what ends this process is passed on.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    def told(number: int, _: object) -> None:
+        if number != signal.SIGINT:
+            for one in started:
+                one.send_signal(number)
+
+    before = {one: signal.signal(one, told) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        started.append(subprocess.Popen(program, env=environment))  # noqa: S603  # the user's
+        return started[0].wait()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _library(device: str | None, *, spared: bool = False, watched: bool = False) -> str:
