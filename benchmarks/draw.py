@@ -61,7 +61,7 @@ from of_calls import (
     tuned,
     updates,
 )
-from of_searches import gemm_spaces, h100_spaces, pruning, scores, shortlist
+from of_searches import gemm_spaces, h100_spaces, pruning, scaling, scores, shortlist
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
 from tilewright.portfolio.portfolio import read_portfolio
@@ -451,7 +451,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "course": of_tilings.course, "funnel": of_tilings.funnel, "tilings": of_tilings.best,
     },
     "docs/how-to/pytorch.md": {"training": training, "contractions": contractions},
-    "docs/how-to/tune-a-device.md": {"shortlist": shortlist},
+    "docs/how-to/tune-a-device.md": {"shortlist": shortlist, "scaling": scaling},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
         "long": long_sums, "multiples": cliffs, "flat": flat,

@@ -203,3 +203,14 @@ def shortlist() -> str:
              "geometric mean", "median", "most"]  # fmt: skip
     told = f"SGEMM NN by `simt_async` on an H100, {len(case['shapes'])} shapes of every kind."
     return f"{told}\n\n{table(heads, lines)}"
+
+
+def scaling() -> str:
+    """Return how busy a cluster's scheduler keeps its workers."""
+    document = load("searches/cluster")
+    lines = [
+        [str(row["workers"]), f"{row['candidates'] / row['seconds']:.1f}", f"{row['busy']:.2f}"]
+        for row in document["results"]
+    ]
+    told = f"Dask {document['dask']}, candidates of {document['seconds_of_a_candidate']} s:"
+    return f"{told}\n\n{table(['workers', 'candidates a second', 'share busy'], lines)}"
