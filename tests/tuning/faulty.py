@@ -3,7 +3,7 @@
 Workers import this module and find the stencil registered.  `fault` chooses:
 0 none, 1 does not compile, 2 wrong at the edge, 3 segmentation fault, 4 endless loop,
 5 eats all memory it gets, 6 wrong in what only the winner's certificate looks at, 7 eats all
-memory and is ended by that, as compilers are.
+memory and is ended by that, as compilers are, 8 wrong in a row that small problems do not have.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ kernel void gemm(long m, long n, long k, float alpha, float unused, global const
     if (i == m - 1) sum += 1;
 #elif FAULT == 6
     if (k == 0) sum += 1;
+#elif FAULT == 8
+    if (i == 47) sum += 1;
 #endif
     C[oc + i + j * ldc] = alpha * sum + (beta == 0 ? 0 : beta * C[oc + i + j * ldc]);
 }

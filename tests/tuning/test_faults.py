@@ -15,6 +15,7 @@ import pytest
 import tests.tuning.faulty  # registers the stencil here too
 from tilewright.backend import device
 from tilewright.problem import Problem
+from tilewright.space import Constraint
 from tilewright.stencil import stencil
 from tilewright.tuning import host_blas
 from tilewright.tuning.measurement import Stage, Status
@@ -46,7 +47,7 @@ def importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
 
-def run(store, observer=None):
+def run(store, observer=None, **options):
     return tune(
         PROBLEM,
         budget=60,
@@ -56,7 +57,21 @@ def run(store, observer=None):
         modules=MODULES,
         store=store,
         observer=observer,
+        **options,
     )
+
+
+def test_what_is_right_on_small_problems_alone_is_found_on_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0, 8))
+    fast = Constraint("fast", lambda rounds: rounds == 1, "the others take longer", "heuristic")
+    with Store(tmp_path / "store.sqlite") as store:
+        result = run(store, constraints=[fast])
+        tried = {m.config["fault"]: m for m in store.query(stage=Stage.SCREEN)}
+    assert result.tried == 2
+    assert result.winner.config["fault"] == 0
+    assert tried[8].status == Status.WRONG_RESULT
+    assert tried[8].reason.startswith("C(47, ")
+    assert tried[8].reason.endswith("(m=48 n=40 k=32 alpha=1 beta=0)")
 
 
 def test_what_cannot_read_the_operands_is_not_tried(tmp_path, monkeypatch):
@@ -84,6 +99,8 @@ def test_what_cannot_read_the_operands_is_not_tried(tmp_path, monkeypatch):
         ({"limits": 3}, "limits=3 is none; give tilewright.tuning.runner.Limits"),
         ({"observer": 3}, "observer=3 is none; give a function"),
         ({"lessons": "abc"}, "lessons='abc' is none; give a list of paths"),
+        ({"pruning": "some"}, "pruning='some' is none; give one of none, thresholds, learned"),
+        ({"constraints": ["x"]}, "constraints=.* is none; give a list of tilewright.space.Con"),
         ({"strategy": ["climb"]}, "strategy=.* is none; give a name"),
         ({"modules": "os"}, "modules='os' is none; give a tuple of names"),
     ],
