@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -185,18 +186,21 @@ class _Frame(ctypes.Structure):
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, ctypes.POINTER(_Frame))
 
 
-@cache
+_handlers: dict[str, list[Any]] = {}  # XLA calls them as long as the process lives
+_lock = threading.Lock()
+
+
 def _target(trans_a: str, trans_b: str, accuracy: str) -> str:
     """Return the name by which XLA knows what multiplies so; made known when first asked for."""
     name = f"tilewright_matmul_{trans_a}{trans_b}_{accuracy}"
-    for platform, compute in (("cpu", _on_host), ("CUDA", _on_device)):
-        handler = _HANDLER(partial(_answer, partial(compute, trans_a, trans_b, accuracy)))
-        _handlers.append(handler)
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform=platform)
+    with _lock:
+        if name not in _handlers:
+            _handlers[name] = []
+            for platform, compute in (("cpu", _on_host), ("CUDA", _on_device)):
+                handler = _HANDLER(partial(_answer, partial(compute, trans_a, trans_b, accuracy)))
+                _handlers[name].append(handler)
+                jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform=platform)
     return name
-
-
-_handlers: list[Any] = []  # XLA calls them as long as the process lives
 
 
 def _answer(compute: Callable[[_Frame, list[_Buffer]], None], at: Any) -> int | None:
