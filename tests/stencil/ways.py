@@ -42,7 +42,7 @@ def small_mma(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     whole = 8 if of.precision.is_complex else 16
     values = {
         "block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 16, "mma_m": 16, "mma_k": 4,
-        "block_k": whole, "stages": 3, "double_buffered": 1, "interleave": 4,
+        "block_k": whole, "stages": 3, "interleave": 4,
         "serpentine_rows": 0, "min_blocks": 1, "cluster_k": 1, "swizzle_rows": 4,
     }  # fmt: skip
     return MMA.space(of, live.spec).config(

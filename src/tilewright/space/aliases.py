@@ -13,10 +13,14 @@ __all__ = ["LAUNCH_MODES", "RENAMED", "RETIRED", "current", "oldest", "oldest_ma
 
 T = TypeVar("T")
 
-# Parameters that stencils had, each with the only value that is left of it.  A config that names
-# one at that value is the point without it; at another value it is no point of a space any more.
-# 16 bytes that pass through registers (k_vectors 1) were never the fastest way.
-RETIRED: Mapping[str, Mapping[str, int | str]] = {"simt_async": {"k_vectors": 0}}
+# Parameters that stencils had, by their last name, each with the only value that is left of it.  A
+# config that names one at that value is the point without it; at another value it is no point of a
+# space any more.  16 bytes that pass through registers (k_vectors 1), and fragments that are loaded
+# in the step that multiplies them (double_buffered 0), were never the fastest way.
+RETIRED: Mapping[str, Mapping[str, int | str]] = {
+    "simt_async": {"k_vectors": 0},
+    "mma_f64": {"double_buffered": 1},
+}
 
 # Launch modes that were parameters, by their names today (`tilewright.stencil.geometry.Mode`):
 # absent, or 0, where a kernel is compiled without them.
@@ -57,11 +61,8 @@ _SILENT = {
 def current(stencil: str, values: Mapping[str, T]) -> dict[str, T]:
     """Return a stencil's values by today's names, without those that go without saying."""
     names, silent = RENAMED.get(stencil, {}), _SILENT.get(stencil, {})
-    return {
-        names.get(name, name): x
-        for name, x in values.items()
-        if name not in silent or x != silent[name]
-    }
+    today = {names.get(name, name): x for name, x in values.items()}
+    return {name: x for name, x in today.items() if name not in silent or x != silent[name]}
 
 
 def oldest(stencil: str, values: Mapping[str, T]) -> dict[str, T]:

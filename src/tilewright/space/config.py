@@ -45,7 +45,7 @@ class Config(Mapping[str, Value]):
         process and version.
         """
         if not self._id:  # most configs that are read from a file are never asked for it
-            whole = {**RETIRED.get(self.stencil, {}), **oldest(self.stencil, self._values)}
+            whole = oldest(self.stencil, {**RETIRED.get(self.stencil, {}), **self._values})
             canonical = json.dumps([self.stencil, whole], sort_keys=True, separators=(",", ":"))
             self._id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
         return self._id

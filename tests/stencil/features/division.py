@@ -23,7 +23,7 @@ SLICED_K = Feature(
         simt("sNT", "scalar", warps_k=2, cluster_k=4),
         simt("sNN", "staged", warps_k=2),
         simt("zNC", warps_k=2),
-        mma("dNN", warps_k=2, block_n=64, warp_n=32, block_k=32, mma_k=8, double_buffered=0),
+        mma("dNN", warps_k=2, block_n=64, warp_n=32, block_k=32, mma_k=8),
         mma("dTN", warps_k=2, block_n=64, warp_n=32, cluster_k=2),
         mma("dNT", block_k=32, warps_k=4),
         mma("zTC", warps_k=2, block_n=64, warp_n=32, block_k=16),

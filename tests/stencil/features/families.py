@@ -121,15 +121,15 @@ UNITS = Feature(
     certified=[mma("d" + trans, tma=tma) for trans in TRANSPOSES for tma in (0, 1)],
     thorough=[mma(name, tma=tma) for name in EVERY if name[0] == "z" for tma in (0, 1)],
     ways=[
-        # Instructions of each length, with fragments of each sort; what a step interleaves.
-        mma("dNN", mma_k=8, double_buffered=0, interleave=1, stages=2),
+        # Instructions of each length, what a step interleaves.
+        mma("dNN", mma_k=8, block_k=16, interleave=1, stages=2),
         mma("dNT", mma_k=8, interleave=16, serpentine_rows=1),
-        mma("dTN", mma_k=16, block_k=32, double_buffered=0, stages=4),
+        mma("dTN", mma_k=16, block_k=32, stages=4),
         mma("dNN", mma_k=16, block_k=32, interleave=8, swizzle_rows=0),
         mma("dTT", mma_m=8, cluster_k=2, warp_m=16, warp_n=32),
         mma("zNR", mma_m=8, interleave=2),
         mma("zTC", mma_k=8, block_k=16, cluster_k=4, serpentine_rows=1),
-        mma("zCR", double_buffered=0, stages=2, warp_m=16, warp_n=32),
+        mma("zCR", stages=2, warp_m=16, warp_n=32),
         mma("zNC", interleave=8),
         mma("dTN", **SHARING),
         # Two warps copy eight rows at once, the others' places are between these in a plane.

@@ -54,7 +54,7 @@ def bits_of_a_product(live: EmulatedDevice, config: Config, of: Variant) -> byte
 
 LARGE = {
     "block_m": 128, "block_n": 128, "block_k": 16, "warp_m": 64, "warp_n": 32, "mma_m": 16,
-    "mma_k": 8, "stages": 3, "double_buffered": 1, "interleave": 8, "serpentine_rows": 0,
+    "mma_k": 8, "stages": 3, "interleave": 8, "serpentine_rows": 0,
     "min_blocks": 1, "cluster_k": 1,
     "swizzle_rows": 8, "persistent": 1, "tma": 1,
 }  # fmt: skip
@@ -122,7 +122,6 @@ def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     assert broken("dTN", block_k=8, mma_k=4) == ["whole lines along k"]
     assert broken("dNT", block_k=8, mma_k=4) == []
     assert broken("dNT", warp_n=16, mma_k=8) == ["columns of B one by one"]
-    assert broken("dTN", double_buffered=0) == ["TMA with double-buffered fragments"]
     able = MMA.modes(shape("dTN"), variant("dTN"), HOPPER)
     assert [str(mode) for mode in able] == ["plain", "staged"]
     older = MMA.space(variant("dNT"), architecture_spec("sm_80"))

@@ -25,7 +25,7 @@ _NAMES = (
     "min_blocks",
 )  # fmt: skip
 _SAME = {
-    "cluster_k": 1, "serpentine_rows": 0, "swizzle_rows": 8, "mma_m": 16, "double_buffered": 1,
+    "cluster_k": 1, "serpentine_rows": 0, "swizzle_rows": 8, "mma_m": 16,
 }  # fmt: skip
 
 

@@ -77,9 +77,6 @@ def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
-    def steps(block_k: Values, warps_k: Values, mma_k: Values) -> Values:
-        return block_k // (warps_k * mma_k)
-
     return (
         *whole_warps(
             lambda block_m, warp_m: block_m % warp_m == 0,
@@ -94,13 +91,8 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "steps of a tile",
-            lambda block_k, warps_k, mma_k, double_buffered: (
-                (block_k % (warps_k * mma_k) == 0)
-                & (steps(block_k, warps_k, mma_k) >= 2)
-                & (steps(block_k, warps_k, mma_k) % (1 + double_buffered) == 0)
-            ),
-            "each part of sliced-K has whole steps; copies start before a tile's last step; two "
-            "sets of fragments alternate",
+            lambda block_k, warps_k, mma_k: block_k % (2 * warps_k * mma_k) == 0,
+            "each part of sliced-K has whole steps; two sets of fragments alternate",
             "divisibility",
         ),
         Constraint(
@@ -166,12 +158,6 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     in_line = LINE_BYTES // variant.precision.element_bytes
     found = [
         tma_or_sliced_k(),
-        Constraint(
-            "TMA with double-buffered fragments",
-            lambda tma, double_buffered: (tma == 0) | (double_buffered == 1),
-            "a stage is left, and the next waited for, before a tile's last step is multiplied",
-            "divisibility",
-        ),
     ]
     if any(variant.k_fast):
         found.append(

@@ -70,13 +70,6 @@ def _pipeline() -> tuple[Parameter, ...]:
         SPECIALISED_EPILOGUE,
         TMA,
         Parameter(
-            "double_buffered",
-            (0, 1),
-            "fragments: 0: loaded in the step that multiplies them, 1: one step earlier, to a "
-            "second set of registers",
-            "registers for fragments of two steps",
-        ),
-        Parameter(
             "interleave",
             (1, 2, 4, 8, 16),
             "groups in which loads, copies and multiply-adds of a step interleave",

@@ -51,13 +51,12 @@ def registers(
     warp_m: Values,
     warp_n: Values,
     mma_k: Values,
-    double_buffered: Values,
     precision: Precision,
     other: int = OTHER_REGISTERS,
 ) -> Values:
     """Return the estimated 32-bit registers of a thread.
 
-    Its sums, the fragments of one step or two; `other` are those for everything else.
+    Its sums, and the fragments of two steps; `other` are those for everything else.
     """
-    held = warp_m * warp_n + (1 + double_buffered) * mma_k * (warp_m + warp_n)
+    held = warp_m * warp_n + 2 * mma_k * (warp_m + warp_n)
     return held * precision.element_bytes // (4 * WARP) + other

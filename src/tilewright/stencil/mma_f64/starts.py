@@ -8,7 +8,7 @@ __all__ = ["starts"]
 
 _NAMES = (
     "block_m", "block_n", "warp_m", "warp_n", "min_blocks", "mma_m", "mma_k", "block_k", "stages",
-    "double_buffered", "interleave", "cluster_k",
+    "interleave", "cluster_k",
 )  # fmt: skip
 _SAME = {"serpentine_rows": 0, "swizzle_rows": 8}
 
@@ -19,10 +19,10 @@ _Shape = tuple[int, ...]
 # at its barrier; then one of twice the size, which copies a third less.  At 4096 on an H100 they
 # reach 56 TFLOP/s; persistent ones of 128 x 128 reach 58 to 61, but spill a few registers outside
 # of the loop, so they are for tuning to find, and in the table that is shipped.
-_TALL: _Shape = (128, 64, 64, 32, 2, 16, 8, 16, 3, 1, 8, 1)
-_WIDE: _Shape = (64, 128, 32, 64, 2, 16, 8, 16, 3, 1, 4, 1)
-_DEEP: _Shape = (128, 64, 64, 32, 2, 16, 8, 32, 2, 1, 8, 1)
-_SHORT: _Shape = (128, 64, 64, 32, 2, 16, 4, 16, 3, 1, 8, 1)
+_TALL: _Shape = (128, 64, 64, 32, 2, 16, 8, 16, 3, 8, 1)
+_WIDE: _Shape = (64, 128, 32, 64, 2, 16, 8, 16, 3, 4, 1)
+_DEEP: _Shape = (128, 64, 64, 32, 2, 16, 8, 32, 2, 8, 1)
+_SHORT: _Shape = (128, 64, 64, 32, 2, 16, 4, 16, 3, 8, 1)
 # By whether A and B are transposed: their memory's order decides what is read how.
 _LARGE = {
     (False, False): (_TALL, _DEEP, _WIDE),
@@ -33,18 +33,18 @@ _LARGE = {
 # Blocks of a cluster are for small results.  Instructions of 8 rows come last: for where there
 # is nothing else.
 _OTHER: tuple[_Shape, ...] = (
-    (64, 128, 32, 64, 2, 16, 4, 16, 3, 1, 8, 1),
-    (128, 128, 64, 32, 1, 16, 4, 16, 3, 1, 8, 1),
-    (64, 64, 32, 32, 2, 16, 8, 16, 3, 1, 8, 2),
-    (64, 64, 32, 32, 2, 16, 8, 16, 3, 1, 8, 4),
-    (64, 64, 32, 32, 2, 8, 4, 16, 3, 1, 4, 1),
+    (64, 128, 32, 64, 2, 16, 4, 16, 3, 8, 1),
+    (128, 128, 64, 32, 1, 16, 4, 16, 3, 8, 1),
+    (64, 64, 32, 32, 2, 16, 8, 16, 3, 8, 2),
+    (64, 64, 32, 32, 2, 16, 8, 16, 3, 8, 4),
+    (64, 64, 32, 32, 2, 8, 4, 16, 3, 4, 1),
 )
 _DOUBLE_COMPLEX: tuple[_Shape, ...] = (
-    (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 1),
-    (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 2, 1),
-    (64, 128, 32, 32, 1, 16, 4, 8, 3, 1, 8, 1),
-    (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 2),
-    (64, 64, 32, 32, 1, 8, 4, 8, 3, 1, 4, 1),
+    (64, 64, 32, 32, 2, 16, 4, 8, 3, 8, 1),
+    (64, 64, 32, 32, 2, 16, 4, 8, 3, 2, 1),
+    (64, 128, 32, 32, 1, 16, 4, 8, 3, 8, 1),
+    (64, 64, 32, 32, 2, 16, 4, 8, 3, 8, 2),
+    (64, 64, 32, 32, 1, 8, 4, 8, 3, 4, 1),
 )
 
 

@@ -32,6 +32,7 @@ class MmaF64(SimtAsync):
     vector_along_k: ClassVar[bool] = True
     line_bytes: ClassVar[int] = LINE_BYTES
     barrier_bytes: ClassVar[int] = SWIZZLED_BARRIER_BYTES
+    macros: ClassVar[Mapping[str, int]] = {"DOUBLE_BUFFERED": 1}
 
     def computes(self, variant: Variant) -> bool:
         """Whether an element is a double, or a pair of them."""
@@ -78,9 +79,7 @@ class MmaF64(SimtAsync):
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
-        values = {
-            name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "double_buffered")
-        }
+        values = {name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k")}
         return int(registers(**values, precision=variant.precision))
 
     def threads(self, config: Config) -> int:

@@ -70,6 +70,8 @@ class SimtAsync(Stencil):
     # By TMA: the bytes of a line that the copy engine swizzles, and what a stage's barriers take.
     line_bytes: ClassVar[int] = 0
     barrier_bytes: ClassVar[int] = BARRIER_BYTES
+    # What the text asks for besides parameters.
+    macros: ClassVar[Mapping[str, int]] = {}
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
@@ -237,7 +239,7 @@ class SimtAsync(Stencil):
             self.multiplier,
             "simt_async/kernel.cuh",
         )
-        defines: dict[str, int | str] = {**variant.macros}
+        defines: dict[str, int | str] = {**variant.macros, **self.macros}
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE_REDUCTION", "PARALLEL_SPLIT_K")
         defines |= dict.fromkeys((*grid, "SPECIALISED_EPILOGUE", "TMA"), 0) | {"WARPS_K": 1}
