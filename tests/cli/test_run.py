@@ -83,7 +83,7 @@ def test_a_trace_has_the_calls_of_the_program(
     spans = {e["name"]: e for e in told["traceEvents"] if e["ph"] == "X" and e["pid"] == 12}
     served, passed = spans["cublasSgemm_v2"], spans["cublasGemmEx"]
     shape = {"precision": "s", "trans": "NT", "size": "64 x 32 x 16"}
-    assert served["args"] == {**shape, "served by": "tw_x"}
+    assert served["args"] == {**shape, "served by": "tilewright", "kernel": "tw_x"}
     assert served["dur"] == 0.009
     assert passed["args"] == {"size": "2 x 3 x 4", "served by": "cuBLAS"}
     assert (spans["tw_x"]["cat"], spans["tw_x"]["dur"]) == ("device", 0.002)

@@ -80,7 +80,8 @@ def test_a_trace_has_every_call_in_its_order(preloaded: Path, tmp_path: Path) ->
     assert len(names) == 21
     assert all(x.begun <= x.ended <= y.begun for x, y in pairwise(calls))
     by = [(one.name, one.about["served by"]) for one in calls]
-    assert by[0][1].startswith("tw_sgemm_")
+    assert by[0][1] == "tilewright"
+    assert calls[0].about["kernel"].startswith("tw_sgemm_")
     assert ("cublasDgemmBatched_64", "cuBLAS") in by
     assert calls[0].about["size"] == "5 x 4 x 3"
     assert not recorder.dropped
@@ -88,7 +89,7 @@ def test_a_trace_has_every_call_in_its_order(preloaded: Path, tmp_path: Path) ->
 
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
     line = '{"library": "blas", "precision": "s", "trans": "NN", "size": [1, 2, 3], "batch": 1,' \
-           ' "served": true, "calls": 4}'  # fmt: skip
+           ' "served": true, "kernel": "", "calls": 4}'  # fmt: skip
     (tmp_path / "1.jsonl").write_text(line + "\n" + line[:50])
     assert [row["calls"] for row in read_log(tmp_path)] == [4]
 

@@ -189,8 +189,8 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
                 row = json_format.loads(line)
             except ValueError:  # cut: the program was killed while it wrote
                 continue
-            kind = row["library"], row["precision"], row["trans"], row["batch"], row["served"]
-            key = *kind, *row["size"]
+            kind = *row["size"], row["batch"], row["served"], row["kernel"]
+            key = row["library"], row["precision"], row["trans"], *kind
             if key in rows:
                 for name in ("calls", "timed", "ours_ms", "theirs_ms"):
                     rows[key][name] += row[name]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilewright import timeline
+from tilewright.export.plans import ACCURACIES
 
 __all__ = ["take_traces"]
 
@@ -54,9 +55,9 @@ def take_traces(folder: Path, name: str, kinds: Sequence[Mapping[str, Any]]) -> 
         What `tilewright.cli.run.read_log` returns: kernels of the kinds of calls.
     """
     kernels = {
-        (row["library"], row["precision"], row["trans"], row["batch"], *row["size"]): row["kernel"]
+        (row["library"], row["precision"], row["trans"], *row["size"]): row["kernel"]
         for row in kinds
-        if row["served"]
+        if row["served"] and row["kernel"] not in ACCURACIES
     }
     for file in sorted(folder.glob("*.trace")):
         pid, host, device, more = int(file.stem), [], [], 0
@@ -84,9 +85,13 @@ def _about(row: _Row, kernels: Mapping[tuple[Any, ...], str]) -> dict[str, Any]:
         return {"size": _size(row), "served by": _OTHERS[library]}
     precision = _PRECISIONS[row.letter]
     trans = "".join(_OPERATIONS[x] if x in (0, 1, 2) else "?" for x in (row.op_a, row.op_b))
-    kernel = kernels.get((library, precision, trans, row.batch, *size), "")
-    by = (kernel or "tilewright") if row.served else _OTHERS[library]
-    return {"precision": precision, "trans": trans, "size": _size(row), "served by": by}
+    about = {"precision": precision, "trans": trans, "size": _size(row)}
+    if not row.served:
+        return {**about, "served by": _OTHERS[library]}
+    if row.served > 1:
+        return {**about, "served by": ACCURACIES[row.letter % 2]}
+    kernel = kernels.get((library, precision, trans, *size)) if row.batch == 1 else None
+    return {**about, "served by": "tilewright", **({"kernel": kernel} if kernel else {})}
 
 
 def _size(row: _Row) -> str:
@@ -97,5 +102,6 @@ def _computed(row: _Row, pid: int, about: dict[str, Any]) -> list[tuple[Any, ...
     """Return rows of device spans: cuBLAS's, and ours right behind it."""
     between = row.seen - round(1e6 * row.ours_ms)
     begun = between - round(1e6 * row.theirs_ms)
-    both = (("cuBLAS", begun, between), (about["served by"], between, row.seen))
+    ours = about.get("kernel", about["served by"])
+    both = (("cuBLAS", begun, between), (ours, between, row.seen))
     return [("cuda", name, *times, row.seen, pid, about) for name, *times in both]

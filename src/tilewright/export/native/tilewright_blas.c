@@ -150,6 +150,7 @@ static int compute(const tilewright_host_product *it)
     int written;
     if (!tilewright_host_serves() || !pays(it) || is_odd(it))
         return 0;
+    tilewright_laid_elsewhere = 0;
     const tw_status status = tilewright_host_gemm(it, &written);
     if (status && written) {
         /* C is neither what it was nor the result. */
@@ -165,7 +166,7 @@ static _Thread_local int passing;
 static tilewright_kind kind_of(const tilewright_host_product *it, int served)
 {
     return (tilewright_kind){TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b, it->m, it->n, it->k, 1,
-                             served};
+                             served ? 1 + tilewright_laid_elsewhere : 0};
 }
 
 static int serve(const tilewright_host_product *it)

@@ -236,7 +236,7 @@ static int is_known(const product *it)
 static tilewright_kind kind_of(const product *it, int served)
 {
     return (tilewright_kind){TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k,
-                             it->batch, served};
+                             it->batch, served ? 1 + tilewright_laid_elsewhere : 0};
 }
 
 static void note(const product *it, int served, double ours_ms, double cublas_ms)
@@ -258,6 +258,7 @@ int tilewright_serve_on(const product *it, void *stream)
     double ours_ms = 0, cublas_ms = 0;
     if (!is_known(it))
         return 0;
+    tilewright_laid_elsewhere = 0; /* nothing is laid out for a product of nothing */
     tilewright_only_elsewhere = !is_faster(it);
     const int served =
         (!tilewright_only_elsewhere || tilewright_elsewhere[it->letter] != NULL) &&

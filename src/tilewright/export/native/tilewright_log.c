@@ -148,7 +148,7 @@ void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_m
     seen *entry = tilewright_table_find(&kinds, key);
     if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
         key->served && key->m > 0 && key->n > 0)
-        entry->kernel = tilewright_laid_elsewhere
+        entry->kernel = key->served > 1
                             ? accuracies[key->letter & 1]
                             : tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
                                   tilewright_operations[key->op_a],

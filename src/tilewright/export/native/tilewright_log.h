@@ -9,7 +9,7 @@ enum { TILEWRIGHT_CUBLAS, TILEWRIGHT_BLAS };
 /* A kind of calls.  Compared byte by byte: whole words.  Column-major. */
 typedef struct {
     int64_t library, letter, op_a, op_b; /* of the above, s d c z, N T C */
-    int64_t m, n, k, batch, served;
+    int64_t m, n, k, batch, served;      /* 2: with another accuracy than IEEE arithmetic's */
 } tilewright_kind;
 
 extern const char tilewright_letters[], tilewright_operations[]; /* "sdcz", "NTC" */
