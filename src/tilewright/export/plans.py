@@ -29,7 +29,7 @@ from tilewright.export.target import LETTERS, Target
 from tilewright.paths import write_atomically
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
-from tilewright.serve.plan import ALPHA, BETA, A, B, C, Layout, Space
+from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Layout, Space
 from tilewright.serve.routes import lay_out, why_ieee
 from tilewright.stencil import Source, TensorMap
 

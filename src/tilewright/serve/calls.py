@@ -29,19 +29,9 @@ from tilewright.serve.arenas import Memory, enqueue, workspace
 from tilewright.serve.batched.arrange import Repeat
 from tilewright.serve.batched.one_launch import keeps_alignment
 from tilewright.serve.kernels import begins
+from tilewright.serve.laid_out import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.ordered import OrderedPlan, made_up
-from tilewright.serve.plan import (
-    ALPHA,
-    BETA,
-    REPORT,
-    A,
-    B,
-    C,
-    Plan,
-    Space,
-    WorkspaceError,
-    call_of,
-)
+from tilewright.serve.plan import Plan, WorkspaceError, call_of
 from tilewright.serve.residues.options import PLAIN, Residues
 from tilewright.serve.routes import Laid, lay_out
 from tilewright.timeline import span

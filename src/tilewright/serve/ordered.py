@@ -27,7 +27,8 @@ from tilewright.backend import Event, LiveDevice, Operand, OutOfMemoryError
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
 from tilewright.serve.batched.arrange import Repeat
-from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space, WorkspaceError
+from tilewright.serve.laid_out import ALPHA, BETA, REPORT, A, B, C, Space
+from tilewright.serve.plan import WorkspaceError
 from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of
 from tilewright.stencil import TensorMap

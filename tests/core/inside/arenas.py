@@ -13,7 +13,8 @@ from tilewright.backend.cuda import device as cuda_device
 from tilewright.backend.cuda import probe
 from tilewright.serve import arenas
 from tilewright.serve.arenas import WorkspaceError, arena_for, enqueue, release
-from tilewright.serve.plan import A, Plan, Space, call_of
+from tilewright.serve.laid_out import A, Space
+from tilewright.serve.plan import Plan, call_of
 from tilewright.stencil import Launch
 
 GRID = Launch((1, 1), (32, 1))

@@ -20,7 +20,7 @@ from tilewright.serve.arenas import WorkspaceError
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 from tilewright.serve.calls import Wanted, start
-from tilewright.serve.plan import A, B, C
+from tilewright.serve.laid_out import A, B, C
 from tilewright.serve.request import Request
 from tilewright.serve.routes import Laid
 from tilewright.serve.split import Decision, serve_unproved

@@ -14,19 +14,8 @@ from tilewright.core import needed_library
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
 from tilewright.serve import plan as plans
 from tilewright.serve.double_double import DoubleDouble
-from tilewright.serve.plan import (
-    ALPHA,
-    BETA,
-    REPORT,
-    VECTORS,
-    A,
-    B,
-    C,
-    Plan,
-    Space,
-    call_of,
-    member,
-)
+from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space, member
+from tilewright.serve.plan import Plan, call_of
 from tilewright.stencil import Launch, TensorMap
 from tilewright.stencil.geometry import SplitK
 from tilewright.stencil.table import Table, row

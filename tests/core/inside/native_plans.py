@@ -10,6 +10,7 @@ import pytest
 
 from tests.core.inside.driver import CONTEXT, OTHER, Driver
 from tilewright.serve import plan as plans
+from tilewright.serve.laid_out import PATCH, NativeLaunch
 from tilewright.serve.plan import call_of
 
 A, B, C, REPORT, SCRATCH, ALPHA, ALPHA_IM, BETA, BETA_IM = range(9)
@@ -22,8 +23,8 @@ class Made:
     def __init__(self, launches, places, patches, maps=(), map_of=None, zero=0, scratch=0):
         core = plans.core()
         many = len(places)
-        raw_patches = [plans._PATCH.pack(*one[:3], 0, one[3]) for one in patches]
-        laid = (plans._Launch * len(launches))()
+        raw_patches = [PATCH.pack(*one[:3], 0, one[3]) for one in patches]
+        laid = (NativeLaunch * len(launches))()
         for one, (function, grid, first, count, more) in zip(laid, launches, strict=True):
             one.function = function
             one.grid_x, one.grid_y, one.block_x, one.block_y = grid

@@ -6,7 +6,8 @@ import numpy as np
 
 from tests.core.inside.driver import loaded
 from tilewright.serve import warm
-from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space
+from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space
+from tilewright.serve.plan import Plan
 from tilewright.stencil import Launch
 
 MOST = float(np.finfo(np.float32).max)

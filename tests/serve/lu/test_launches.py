@@ -11,10 +11,10 @@ from tests.serve.lu import by_numpy
 from tests.serve.lu.by_numpy import LIVE, Machine
 from tilewright.precision import precision
 from tilewright.problem import Trans
+from tilewright.serve.laid_out import A, B, C
 from tilewright.serve.lu import factor
 from tilewright.serve.lu.factor import Factorisation, blocks_of
 from tilewright.serve.lu.solve import Solution
-from tilewright.serve.plan import A, B, C
 from tilewright.stencil.lu import LUKernels
 
 linalg = pytest.importorskip("scipy.linalg")

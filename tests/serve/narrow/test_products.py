@@ -18,10 +18,10 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import SHORT
 from tilewright.serve import calls
 from tilewright.serve.arrays.device import View
+from tilewright.serve.laid_out import ALPHA, BETA, A, B, C
 from tilewright.serve.narrow import calls as narrow_calls
 from tilewright.serve.narrow import serve as narrow
 from tilewright.serve.narrow.products import Laid, Matrix, Product, repeated, steps
-from tilewright.serve.plan import ALPHA, BETA, A, B, C
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
 

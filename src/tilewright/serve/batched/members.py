@@ -37,9 +37,10 @@ from tilewright.serve.batched.one_launch import group_step
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars
 from tilewright.serve.kernels import ready_for_group
+from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space, member
 from tilewright.serve.narrow.serve import scalars_of
 from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
-from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of, member
+from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.request import Placed, Request, column_major_call, strided
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES

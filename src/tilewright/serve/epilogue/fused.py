@@ -8,8 +8,8 @@ from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision
 from tilewright.problem import Trans
 from tilewright.serve.kernels import kernel_of
+from tilewright.serve.laid_out import VECTORS
 from tilewright.serve.narrow.products import Laid, Matrix, Product, copied_operand
-from tilewright.serve.plan import VECTORS
 from tilewright.serve.tensor_cores import config_for, source_of, wgmma
 from tilewright.stencil.wgmma import Arithmetic, Following, Parts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma.call import ALIGNMENT

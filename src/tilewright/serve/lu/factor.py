@@ -29,9 +29,10 @@ from tilewright.precision import Precision
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
+from tilewright.serve.laid_out import A, B, C, Space
 from tilewright.serve.lu.steps import Part, Steps
 from tilewright.serve.lu.streams import Place, Streams, streams_of
-from tilewright.serve.plan import A, B, C, Plan, Space, call_of
+from tilewright.serve.plan import Plan, call_of
 from tilewright.stencil.lu import LUKernels, Way
 
 __all__ = ["Factorisation", "factorisation"]

@@ -20,8 +20,9 @@ from tilewright.problem import Trans
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
+from tilewright.serve.laid_out import A, B, C, Space
 from tilewright.serve.lu.steps import Part, Steps
-from tilewright.serve.plan import A, B, C, Plan, Space, call_of
+from tilewright.serve.plan import Plan, call_of
 from tilewright.stencil.lu import TOP_OF_PIVOTS, Way
 
 __all__ = ["Solution", "solution"]

@@ -10,7 +10,7 @@ from tilewright.portfolio.choose import choices
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of, ready_by
-from tilewright.serve.plan import Step
+from tilewright.serve.laid_out import Step
 from tilewright.serve.routes import direct
 from tilewright.stencil import Variant
 from tilewright.stencil.lu import LUKernels, Way

@@ -16,9 +16,10 @@ from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.batched.arrange import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, in_bytes, keep, kept
+from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow.products import Matrix, Product, repeated, steps
-from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
+from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.routes import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT

@@ -28,7 +28,8 @@ from tilewright.problem import Problem, Trans
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.plan import ALPHA, BETA, REPORT, VECTORS, A, B, C, Plan, Space, Step, call_of
+from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space, Step
+from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.scratch import TOPS
 from tilewright.serve.split.decision import (
     DECISION_WORDS,
