@@ -7,7 +7,8 @@ from itertools import islice
 import pytest
 
 from tilewright.backend import BackendError
-from tilewright.portfolio.measure import KINDS, interleaved_medians
+from tilewright.portfolio.drawn import KINDS
+from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
 
 SIDES = {

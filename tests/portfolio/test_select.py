@@ -12,13 +12,13 @@ from tests.portfolio.examples import H100, costs, kernel
 from tests.portfolio.times import FAMILY, STARTS, write_times
 from tilewright.portfolio.batches import _usual
 from tilewright.portfolio.build import instances_of
+from tilewright.portfolio.drawn import drawn_sides
 from tilewright.portfolio.instances import lacking, slower
 from tilewright.portfolio.kernel import GROUPED, ROUTED
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.portfolio.select import (
     Selected,
-    drawn_sides,
     select,
     variants_with_conjugates,
     with_groups,

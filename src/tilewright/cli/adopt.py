@@ -384,7 +384,7 @@ def _compared(live: LiveDevice, letter: str, until: float) -> Iterator[dict[str,
     from statistics import median
 
     from tilewright.bench.sweep import interleaved_calls
-    from tilewright.portfolio.measure import KINDS
+    from tilewright.portfolio.drawn import KINDS
     from tilewright.precision import precision
     from tilewright.problem import Problem
     from tilewright.tuning.measure import Workload

@@ -221,8 +221,9 @@ def measure(
     from tilewright.backend.cuda.device import CUDADevice
     from tilewright.paths import check_writable, write_atomically
     from tilewright.portfolio import shipped
-    from tilewright.portfolio.measure import KINDS, measure_family, text_of
+    from tilewright.portfolio.drawn import KINDS
     from tilewright.portfolio.measure import measure as times_of
+    from tilewright.portfolio.measure import measure_family, text_of
     from tilewright.precision import precision
     from tilewright.stencil.wgmma import NAMED
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -22,9 +21,9 @@ from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
+from tilewright.portfolio.drawn import KINDS, MOST_BYTES, every_kind
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio
-from tilewright.portfolio.select import drawn_sides
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
@@ -33,7 +32,6 @@ from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
-    "KINDS",
     "document",
     "interleaved_medians",
     "matrices",
@@ -42,9 +40,6 @@ __all__ = [
     "text_of",
 ]
 
-# Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
-# fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
-_MOST_BYTES, _MOST_ELEMENTS = 1 << 30, 1 << 25
 
 _RUNS = 3  # after one that does not count
 
@@ -56,9 +51,6 @@ _SLOW_NS = 1_000_000
 
 # Launches back to back take about so long, and are so many at most.
 _BURST_NS, _MOST_OF_BURST = 500_000, 16
-
-# The longest short side, and the longest sum.
-_SHORT, _LONGEST_SUM = 128, 500_000
 
 
 def measure(
@@ -201,7 +193,7 @@ def measure_family(
             configs = list(kernels)
             streams = bool(family.geometry(configs[0]).streamed)
             until = max(until, time.monotonic()) + seconds / 4
-            drawn = _skinny(seed, of) if streams else _every_kind(seed, of)
+            drawn = KINDS["short"](seed, of) if streams else every_kind(seed, of)
             shapes, rows = [], []
             for sides in islice(drawn, count):
                 if time.monotonic() >= until:
@@ -264,12 +256,6 @@ def _candidates(
     return [one for one in starts if family.geometry(one).any_alignment == unaligned]
 
 
-def _every_kind(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield sides of every kind in turn."""
-    for sides in zip(*(kind(seed, of) for kind in KINDS.values()), strict=True):
-        yield from sides
-
-
 def _aligned(problem: Problem) -> Problem:
     """Return a problem with columns of A and B at multiples of 16 bytes."""
     chunk = elements_of_chunk(problem)
@@ -327,70 +313,14 @@ def interleaved_medians(timers: Sequence[_Timer | None]) -> list[int | None]:
 def matrices(live: LiveDevice, of: Precision, seed: int) -> dict[str, Any]:
     """Return device memory of ``"a"``, ``"b"`` and ``"c"`` for every problem: 1 GiB each."""
     rng = np.random.default_rng(seed)
-    whole = random_matrix(rng, _MOST_BYTES // of.element_bytes, Problem(1, 1, 1, of))
+    whole = random_matrix(rng, MOST_BYTES // of.element_bytes, Problem(1, 1, 1, of))
     return {name: live.upload(whole) for name in "abc"}
-
-
-def _skinny(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield m, n and k: one side is short, the other one and k are log-uniform.
-
-    A third of the long ones is odd, a third a multiple of 8, a third anything.
-    """
-    rng = np.random.default_rng(seed)
-    for number in itertools.count():
-        short = round(2.0 ** rng.uniform(0, math.log2(_SHORT)))
-        long = round(2.0 ** rng.uniform(0, 14))
-        k = round(2.0 ** rng.uniform(0, math.log2(_LONGEST_SUM)))
-        long, k = (
-            (x | 1, x // 8 * 8 or x, x)[kind]
-            for x, kind in zip((long, k), rng.integers(3, size=2), strict=True)
-        )
-        if max(long, short) * k * of.element_bytes <= _MOST_BYTES:
-            yield (short, long, k) if number % 2 else (long, short, k)
 
 
 def _variants(portfolio: Portfolio) -> Iterator[Variant]:
     for one in dict.fromkeys(kernel.variant for kernel in portfolio.kernels):
         if not one.trans_a.conjugated and not one.trans_b.conjugated:
             yield one
-
-
-def _any(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    for m, n, k in drawn_sides(seed):
-        if max(m * n, m * k, k * n) <= _MOST_ELEMENTS:
-            yield m, n, k
-
-
-def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield multiples of 8, and every third time odd sides."""
-    rng = np.random.default_rng(seed)
-    for number in itertools.count():
-        m, n, k = (round(2.0**x) // 8 * 8 | (number % 3 == 2) for x in rng.uniform(11, 13, 3))
-        yield m, n, k
-
-
-def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield layers of language models: rows of tokens times weights, in either storage order."""
-    rng = np.random.default_rng(seed)
-    for number in itertools.count():
-        tokens = round(2.0 ** rng.uniform(0, 12))
-        out, features = (round(2.0**x) // 64 * 64 for x in rng.uniform(10, 15, 2))
-        if out * features * of.element_bytes <= _MOST_BYTES:
-            yield (out, tokens, features) if number % 2 else (tokens, out, features)
-
-
-def _thin(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield large results of short sums, which are all writing of C: every third aligned."""
-    rng = np.random.default_rng(seed)
-    for number in itertools.count():
-        m, n = (round(2.0**x) for x in rng.uniform(9, 13.5, 2))
-        k = round(2.0 ** rng.uniform(0, 6))
-        if m * n * of.element_bytes <= _MOST_BYTES:
-            yield (m, n, k) if number % 3 else (m // 8 * 8, n // 8 * 8, -(-k // 8) * 8)
-
-
-# What shapes are drawn, by name.
-KINDS = {"any": _any, "short": _skinny, "large": _large, "layers": _layers, "thin": _thin}
 
 
 def _timer(

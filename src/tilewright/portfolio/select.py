@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
+from tilewright.portfolio.drawn import drawn_batches, drawn_sides
 from tilewright.portfolio.fit import fitted_costs
 from tilewright.portfolio.instances import next_best, slower
 from tilewright.portfolio.kernel import PortfolioKernel
@@ -28,16 +29,13 @@ from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
 __all__ = [
     "Selected",
-    "drawn_batches",
-    "drawn_sides",
     "select",
     "variants_with_conjugates",
     "with_groups",
 ]
 
-# Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
-# as users' are; fewer operations than 2^41, a second or so.
-_DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
+# Shapes that say which launch modes a kernel is wanted in.
+_DRAWN = 1500
 
 # Losses beside all instances of all kernels, as in `select`: what keeps a portfolio below 8 MB.
 _INSTANCES_MEAN, _INSTANCES_MOST = 0.005, 0.20
@@ -53,10 +51,6 @@ _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 # The same of 16-bit operands, which tensor cores read as fast from a side of about 8 on: as many as
 # keep all that ships below 8 MB.
 _OTHERS_SHORT = 4
-
-# Elements of the largest operand of all products of a batch that is drawn: more take longer by as
-# much.
-_BATCH_ELEMENTS = 1 << 24
 
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
@@ -184,24 +178,6 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
         kernel = replace(kind.selected[at].kernel, modes={}, batched=batched)
         found.append(Selected(kernel))
     return found
-
-
-def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
-    """Yield batches: sides from 8 to 512, all small, any and all large in turn, every eighth odd.
-
-    A third of batches has so few products that they do not fill a device.
-    """
-    rng = np.random.default_rng(seed)
-    for number in range(count):
-        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0))[number % 3]
-        sides = [round(2.0**x) for x in rng.uniform(least, most, 3)]
-        odd = rng.random(3) < 1 / 8
-        m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
-        largest = _BATCH_ELEMENTS / max(m * n, m * k, n * k)
-        share = rng.uniform(0.1, 0.6) if rng.random() < 1 / 3 else rng.uniform(0.6, 1.0)
-        batch = max(2, round(largest**share))
-        ops = variant.trans_a, variant.trans_b
-        yield Problem(m, n, k, variant.precision, *ops, batch=batch)
 
 
 def _where_faster(other: Measured, measured: Measured) -> Measured:
@@ -484,19 +460,6 @@ class _InstanceTimes:
 def _of(variant: Variant, m: int, n: int, k: int) -> Problem:
     """Return a problem of a variant, its columns side by side."""
     return Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
-
-
-def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
-    """Yield m, n and k as users have them: log-uniform from 1 on, every third side odd."""
-    rng = np.random.default_rng(seed)
-    while True:
-        sides = [max(1, round(2.0 ** rng.uniform(0, _LONGEST))) for _ in "mnk"]
-        odd = rng.random(3) < 1 / 3
-        m, n, k = (
-            x | 1 if is_odd else x // 8 * 8 or x for x, is_odd in zip(sides, odd, strict=True)
-        )
-        if m * n * k <= _MOST_PRODUCTS:
-            yield m, n, k
 
 
 def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
+from tilewright.portfolio.drawn import KINDS
 from tilewright.portfolio.find import shipped_for
-from tilewright.portfolio.measure import KINDS
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
