@@ -10,6 +10,8 @@ nvdisasm no longer reads it, so it is assumed.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -141,6 +143,11 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> bits - 1 else value
 
 
+@lru_cache(maxsize=1 << 13)  # the same few thousand again and again
+def _register(slot: str, number: int, width: int, reuse: bool) -> Operand:
+    return Operand(slot, "reg", number, width, reuse=reuse)  # type: ignore[arg-type]
+
+
 class _Reader:
     """Reads the operand fields of one instruction whose operation is known."""
 
@@ -160,9 +167,8 @@ class _Reader:
         return Operand(slot, "ureg", number, 0 if none else width)  # type: ignore[arg-type]
 
     def _register(self, slot: str, low: int, width: int) -> Operand:
-        number = self._field(low)
-        flag = self.reuse["ABC".index(slot)]
-        return Operand(slot, "reg", number, 0 if number == RZ else width, reuse=flag)  # type: ignore[arg-type]
+        number = self.raw >> low & 0xFF
+        return _register(slot, number, 0 if number == RZ else width, self.reuse["ABC".index(slot)])
 
     def _constant(self, slot: str) -> Operand:
         return Operand(slot, "const", self._field(38, 16), bank=self._field(54, 5))  # type: ignore[arg-type]
@@ -192,6 +198,8 @@ class _Reader:
 
     def predicates(self) -> tuple[int, ...]:
         """Predicates written, at [83:81] and [86:84]; PT there means none."""
+        if not self.op.predicates:
+            return ()
         fields = (self._field(81, 3), self._field(84, 3))[: self.op.predicates]
         return tuple(p for p in fields if p != PT)
 

@@ -19,7 +19,7 @@ from tilewright.sass.elf import read_cubin
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.opcodes import find_op
 
-__all__ = ["RefusedError", "edit", "patch", "register_places"]
+__all__ = ["RefusedError", "edit", "patch", "register_places", "with_target"]
 
 # First bit and bits of each field of the scheduling part.
 _STALL, _KEEP, _WRITE, _READ, _WAIT, _REUSE = (
@@ -110,7 +110,7 @@ def edit(
     if target is not None and instruction.target is None:
         raise ValueError(f"target={target:#x}: {instruction} is no branch with a distance; leave")
     if leads is not None:
-        raw = _with_target(raw, instruction, arch, where_to, leads)
+        raw = with_target(raw, instruction, arch, where_to, leads)
     made = decode_one(raw, where_to, arch)
     _check(made, instruction, {"d": d, "a": a, "b": b, "c": c}, leads)
     return made
@@ -180,7 +180,7 @@ def _place(layout: str, form: int, name: str) -> int:
     return 64 if layout in ("alu", "add", "add_c") and form in _B_IN_PLACE_OF_C else 32
 
 
-def _with_target(raw: int, old: Instruction, arch: int, address: int, target: int) -> int:
+def with_target(raw: int, old: Instruction, arch: int, address: int, target: int) -> int:
     """Return a branch's bits with the distance from `address` to `target`."""
     distance = target - address - INSTRUCTION_BYTES
     if old.mnemonic == "BSSY":

@@ -8,7 +8,7 @@ from machine code.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -145,23 +145,41 @@ def find_loops(instructions: Sequence[Instruction]) -> tuple[Loop, ...]:
     barrier, behind the kernel's end, and come back from there.
     """
     found = []
-    after = successors(instructions)
+    first, after = _blocks(instructions)
     for index, instruction in enumerate(instructions):
         target = instruction.target
         if instruction.mnemonic != "BRA" or target is None or instruction.guard.never:
             continue
         head = target // INSTRUCTION_BYTES
-        if 0 <= target < instruction.address and not _reaches(after, index, but=head):
+        if 0 <= target < instruction.address and not _reaches(after, first[index], but=head):
             found.append(Loop(tuple(instructions[head : index + 1])))
     return tuple(found)
 
 
-def _reaches(after: Sequence[tuple[int, ...]], index: int, but: int) -> bool:
-    """Whether the first instruction leads to another on a way that leaves one out."""
+def _blocks(instructions: Sequence[Instruction]) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """Return which instruction each one's block begins with, and what may follow each block.
+
+    A block is entered at its first instruction and left behind its last alone.
+    """
+    after = successors(instructions)
+    begins = {0}
+    for index, following in enumerate(after):
+        if following != (index + 1,):
+            begins.update(following, (index + 1,))
+    first: list[int] = []
+    ends: dict[int, int] = {}
+    for index in range(len(instructions)):
+        first.append(index if index in begins else first[-1])
+        ends[first[-1]] = index
+    return first, {begin: after[end] for begin, end in ends.items()}
+
+
+def _reaches(after: Mapping[int, tuple[int, ...]], block: int, but: int) -> bool:
+    """Whether the first block leads to another on a way that leaves one out."""
     seen, waiting = {0, but}, [0] if but else []
     while waiting:
         at = waiting.pop()
-        if at == index:
+        if at == block:
             return True
         new = [following for following in after[at] if following not in seen]
         seen.update(new)

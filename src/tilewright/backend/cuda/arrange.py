@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
-from tilewright.sass.edit import RefusedError, edit
+from tilewright.sass.edit import RefusedError, edit, with_target
 from tilewright.sass.flow import goes_on
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, main_loop
@@ -153,7 +153,7 @@ def _placed(
             stall=_ONWARD_STALL, wait_mask=0, write_barrier=None, read_barrier=None,
         )  # fmt: skip
     if one.target is None:
-        return replace(one, address=address)
+        return one if one.address == address else replace(one, address=address)
     target = where[one.target // INSTRUCTION_BYTES] * INSTRUCTION_BYTES
     return edit(one, arch, address=address, target=target)
 
@@ -212,7 +212,7 @@ def moved_only(
 
 def _but_distance(one: Instruction, arch: int) -> int:
     """Return an instruction's bits with a branch's distance left out."""
-    return one.raw if one.target is None else edit(one, arch, address=0, target=0).raw
+    return one.raw if one.target is None else with_target(one.raw, one, arch, 0, 0)
 
 
 def _ways(instructions: Sequence[Instruction]) -> list[tuple[int | None, int | None]]:
