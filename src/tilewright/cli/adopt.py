@@ -276,7 +276,7 @@ class _Adoption:
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
             share = seconds / (1 + len(skinny))
-            made = measure_family(self.live, letter, name, _SHAPES, 0, share, also)
+            made = measure_family(self.live, letter, name, _SHAPES, 0, share, also, sifted=True)
             for of, case in cases.items() if name == first else ():
                 made["cases"][f"{of.trans_a}{of.trans_b}"]["won"] = [
                     {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
