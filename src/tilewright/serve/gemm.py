@@ -34,9 +34,13 @@ from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
     from tilewright.serve.epilogue.serve import Epilogue
+    from tilewright.serve.residues.options import Residues
     from tilewright.serve.split import Decision
 
 __all__ = ["adapter_of", "gemm"]
+
+# Bytes of the device's memory, and of the host's.
+_Limits = tuple[int | None, int | None]
 
 
 def gemm(
@@ -212,28 +216,50 @@ def gemm(
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
     if adapter is None or is_narrow(a):
-        from tilewright.serve.narrow.serve import narrow_gemm
-
-        refuse_elsewhere(accuracy, isinstance(a, np.ndarray))
-        refuse_contract("ieee" if accuracy == INVARIANT else accuracy, report)
-        if isinstance(device, list | tuple):
-            raise ValueError(
-                f"device={device!r} is for float32 and wider arrays, not {a.dtype}; name one"
-            )
-        if limits is not None:
-            raise ValueError(
-                f"{first_limit(limits)} is for float32 and wider arrays, not {a.dtype};"
-                " leave it out"
-            )
-        return narrow_gemm(
-            given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
-            invariant=accuracy == INVARIANT,
+        return _narrow(
+            a, given_a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, report, device,
+            limits,
         )  # fmt: skip
     if out_dtype is not None:
         raise ValueError(
             f"out_dtype={out_dtype!r} is for arrays of 8- and 16-bit numbers, and these are of"
             f" {a.dtype}; leave it out"
         )
+    return _wide(
+        adapter, a, b, c, alpha, beta, trans_a, trans_b, accuracy, report, device, limits, residues
+    )
+
+
+def _narrow(
+    a: Any, given: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
+    accuracy: str, out_dtype: Any, report: Decision | None, device: Device,
+    limits: _Limits | None,
+) -> Any:  # fmt: skip
+    """Return the product of numbers of 8 and 16 bits; a is a view of what was given, if any."""
+    from tilewright.serve.narrow.serve import narrow_gemm
+
+    refuse_elsewhere(accuracy, isinstance(a, np.ndarray))
+    refuse_contract("ieee" if accuracy == INVARIANT else accuracy, report)
+    if isinstance(device, list | tuple):
+        raise ValueError(
+            f"device={device!r} is for float32 and wider arrays, not {a.dtype}; name one"
+        )
+    if limits is not None:
+        raise ValueError(
+            f"{first_limit(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
+        )
+    return narrow_gemm(
+        given, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
+        invariant=accuracy == INVARIANT,
+    )  # fmt: skip
+
+
+def _wide(
+    adapter: Any, a: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
+    accuracy: str, report: Decision | None, device: Device, limits: _Limits | None,
+    residues: Residues,
+) -> Any:  # fmt: skip
+    """Return the product of numbers that kernels take in their own precision; a is a view."""
     if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
         raise ValueError(
             f"{first_limit(limits)} is for float32 to complex128 matrices in the host's memory;"
