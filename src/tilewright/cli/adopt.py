@@ -196,7 +196,7 @@ class _Adoption:
                     yield _Piece(f"tune {name} {trans} {size}", 0.75, run, spared, local=False)
             if self.live.backend == "cuda":
                 for letter in _letters(name):
-                    yield _Piece(f"time {letter}", 3.0, partial(self._time, letter))
+                    yield _Piece(f"time {letter}", 4.0, partial(self._time, letter))
                 yield _Piece(f"build {name}", 1.5, partial(self._build, name))
                 yield _Piece(f"verify {name}", 2.0, partial(self._verify, name))
         yield _Piece("compare", 1.5, partial(self._compare, wanted))

@@ -52,10 +52,10 @@ _SLOW_NS = 1_000_000
 # Launches back to back take about so long, and are so many at most.
 _BURST_NS, _MOST_OF_BURST = 500_000, 16
 
-# After so many shapes, two of each kind, what was that near the best of none is left out.  By the
-# times in benchmarks/results/searches/shortlist.json that leaves 20 of 66 configs, which take a
-# quarter of the time: portfolios lose 0.1 % by it at new shapes, and gain 3 % by twice the shapes.
-_SIFTED_BY, _NEAR = 10, 1.05
+# After so many shapes, three of each kind, what was that near the best of none is left out.  By the
+# times in benchmarks/portfolio/sm_90/s.json a portfolio's choices then lose 0.8 % more at new
+# shapes, and errors of a per cent nothing; of 20, 40 and 80 shapes they lose 5.5, 3.3 and 2.8 %.
+_SIFTED_BY, _NEAR = 15, 1.05
 
 
 def measure(
@@ -180,8 +180,8 @@ def measure_family(
     unaligned : bool
         Whether the configs are those that take columns of any alignment.
     sifted : bool
-        Whether configs that are far from the best of each of the first shapes are left out, so that
-        more shapes are timed.
+        Whether more shapes count for more than surer times: each kernel is run once, and configs
+        that are far from the best of each of the first shapes are left out.
     """
     until = time.monotonic()
     family = stencil(name)
@@ -242,7 +242,7 @@ def _timed(
         workload = Workload(live, problem, memory)
         shapes.append([problem.m, problem.n, problem.k])
         timers = [_Burst(live, workload, one, kernels[one], family) for one in configs]
-        rows.append(interleaved_medians(timers))
+        rows.append(interleaved_medians(timers, 1 if sifted else _RUNS))
     return {"shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": []}
 
 
@@ -327,14 +327,14 @@ def _loaded(
     return found
 
 
-def interleaved_medians(timers: Sequence[_Timer | None]) -> list[int | None]:
+def interleaved_medians(timers: Sequence[_Timer | None], rounds: int = _RUNS) -> list[int | None]:
     """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
 
-    What disturbs a device for a millisecond then counts in one round of each kernel.
+    Of so many rounds, after one that does not count.  What disturbs a device for a millisecond then counts in one round of each kernel.
     """
     runs: list[list[int]] = [[] for _ in timers]
     able = [at for at, timer in enumerate(timers) if timer is not None]
-    for round_ in range(_RUNS + 1):
+    for round_ in range(rounds + 1):
         for at in tuple(able):
             timer = timers[at]
             assert timer is not None  # those in `able`
