@@ -330,7 +330,8 @@ def _loaded(
 def interleaved_medians(timers: Sequence[_Timer | None], rounds: int = _RUNS) -> list[int | None]:
     """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
 
-    Of so many rounds, after one that does not count.  What disturbs a device for a millisecond then counts in one round of each kernel.
+    Of so many rounds, after one that does not count.  What disturbs a device for a millisecond
+    then counts in one round of each kernel.
     """
     runs: list[list[int]] = [[] for _ in timers]
     able = [at for at, timer in enumerate(timers) if timer is not None]
