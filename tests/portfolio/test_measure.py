@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.backend import BackendError
 from tilewright.portfolio.drawn import KINDS
-from tilewright.portfolio.measure import interleaved_medians
+from tilewright.portfolio.measure import _near_best, interleaved_medians
 from tilewright.precision import PRECISIONS
 
 SIDES = {
@@ -58,3 +58,7 @@ def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
     )
     assert found == [11, None, 22, slow + 2, None]
     assert rounds == ["a", "b", "c", "a", "b", "c", "a", "b", "a", "b"]
+
+
+def test_what_is_near_the_best_of_none_is_left_out():
+    assert _near_best([[100, 104, 110, None], [60, 70, 64, 61]]) == [0, 1, 3]
