@@ -96,7 +96,9 @@ def _source(family: Stencil, kernel: PortfolioKernel, mode: Mode, form: int) -> 
         assert config is not None
         return family.grouped_source(config, kernel.variant, "cuda", mode)
     source = family.source(kernel.config, kernel.variant, "cuda", mode)
-    return source.run_if(0) if form == ROUTED else source.batched() if form == BATCHED else source
+    return (
+        source.run_if_zero() if form == ROUTED else source.batched() if form == BATCHED else source
+    )
 
 
 def _name(kernel: PortfolioKernel, mode: Mode, form: int) -> str:

@@ -163,7 +163,7 @@ def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) ->
                     source = chosen.stencil.source(*known_as)
                 if chosen.form == BATCHED:
                     source = source.batched()
-                known[key] = live.compile(source.run_if(0) if routed else source)
+                known[key] = live.compile(source.run_if_zero() if routed else source)
         return known[key]
 
 

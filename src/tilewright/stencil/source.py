@@ -150,8 +150,8 @@ class Source:
         bare = "".join(re.sub(_COMMENTS, " ", self.text).split())
         return hashlib.sha256(f"{self.identity}{bare}".encode()).hexdigest()[:12]
 
-    def run_if(self, value: int) -> Source:
-        """Return this kernel with one more argument: it runs where that int has this value.
+    def run_if_zero(self) -> Source:
+        """Return this kernel with one more argument: it runs where that int is 0.
 
         A pointer to an int in device memory; elsewhere the kernel returns at once and writes
         nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).  For batches each
@@ -160,7 +160,7 @@ class Source:
         """
         many, each = read_source("prelude/batched.h"), read_source("prelude/batched_run_if.h")
         text = self.text.replace(many, each)
-        return replace(self, text=text, defines={**self.defines, "RUN_IF": value})
+        return replace(self, text=text, defines={**self.defines, "RUN_IF": 0})
 
     def batched(self) -> Source:
         """Return this kernel for batches: with steps of A, B and C as arguments behind the others.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Pruned", "prune", "versions_condition"]
+__all__ = ["Pruned", "prune", "stale_condition"]
 
 # Winners numbered from the fastest, for every device and problem size: a hasty later run
 # must not displace a better kernel.  Rescheduled ones are numbered apart: where they may not
@@ -43,12 +43,9 @@ class Pruned:
     dry_run: bool
 
 
-def versions_condition(
-    versions: Mapping[str, int], comparison: str
-) -> tuple[str, tuple[str | int, ...]]:
-    """Return a condition that compares a row's version with its stencil's."""
-    one = f"stencil = ? AND version {comparison} ?"
-    clauses = " OR ".join([one] * len(versions)) or "0"
+def stale_condition(versions: Mapping[str, int]) -> tuple[str, tuple[str | int, ...]]:
+    """Return a condition that a row is of an older version of its stencil."""
+    clauses = " OR ".join(["stencil = ? AND version < ?"] * len(versions)) or "0"
     return f"({clauses})", tuple(part for item in versions.items() for part in item)
 
 

@@ -23,7 +23,7 @@ from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.pruning import (
     Pruned,
     prune,
-    versions_condition,
+    stale_condition,
 )
 from tilewright.tuning.rows import Filters, condition, insert, is_stored, measurement_of, problem_of
 
@@ -306,7 +306,7 @@ class Store:
             filters["device"] = device
         where, values = condition(filters)
         if current_versions is not None:
-            stale, more = versions_condition(current_versions, "<")
+            stale, more = stale_condition(current_versions)
             where, values = f"{where} AND {stale}", (*values, *more)
         with self._transaction() as connection:
             pruned = prune(connection, where, values, winners=winners, dry_run=dry_run)

@@ -111,7 +111,7 @@ def test_the_ieee_kernel_can_be_held_back():
     family, device = stencil("simt_async"), architecture_spec("sm_90a")
     of = Variant(precision("s"), Trans.N, Trans.T)
     source = family.source(family.default(of, device), of, "cuda")
-    free, held = (resources(compiled(one, "sm_90a")) for one in (source, source.run_if(0)))
+    free, held = (resources(compiled(one, "sm_90a")) for one in (source, source.run_if_zero()))
     assert held.registers <= free.registers + 4
     assert held.local_loads == held.local_stores == 0
 

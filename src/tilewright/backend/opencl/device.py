@@ -273,15 +273,14 @@ class OpenCLDevice(LiveDevice):
         except self._cl.Error as error:
             raise LaunchError(f"{self.id} could not copy: {error}") from error
 
-    def wrap(self, array: NDArray[Any] | memoryview, *, writable: bool) -> Any:
+    def wrap(self, array: NDArray[Any] | memoryview) -> Any:
         """Return memory that is a contiguous host array, without a copy.
 
         Only for devices with unified memory; results are visible after `unwrap`.
         """
-        flags = self._cl.mem_flags
-        access = flags.READ_WRITE if writable else flags.READ_ONLY
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.USE_HOST_PTR
         try:
-            return self._cl.Buffer(self.context, access | flags.USE_HOST_PTR, hostbuf=array)
+            return self._cl.Buffer(self.context, flags, hostbuf=array)
         except self._cl.Error as error:
             raise OutOfMemoryError(
                 f"{self.id} cannot use {array.nbytes} bytes in place: {error}", str(error)

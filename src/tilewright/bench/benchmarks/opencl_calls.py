@@ -135,7 +135,7 @@ def _on_numpy(live: Any, problem: Problem) -> Calls:
     bare = _prepared(live, problem, [live.upload(x) for x in (b, a, c)])
 
     def least() -> None:
-        memory = [live.wrap(x, writable=True) for x in (b, a, c)]
+        memory = [live.wrap(x) for x in (b, a, c)]
         bare(*memory)
         live.unwrap(memory[2], arrays[2])
         for one in memory:

@@ -319,7 +319,7 @@ def _wrapped(
     memory: list[Any] = []
     try:
         for buffer in buffers:
-            memory.append(live.wrap(buffer, writable=True))  # freed if one fails
+            memory.append(live.wrap(buffer))  # freed if one fails
         event = begin(memory)
         live.unwrap(memory[written], buffers[written])  # waits, for its queue is in order
         event.wait()

@@ -382,7 +382,7 @@ def native_source(variant: Variant, device: DeviceSpec, scalar: bool = False) ->
     """
     config, family = _native(variant, device)
     mode = Mode(scalar=scalar and variant.precision.element_bytes < ALIGNMENT)
-    return family.source(config, variant, "cuda", mode).run_if(0)
+    return family.source(config, variant, "cuda", mode).run_if_zero()
 
 
 def _up(size: int) -> int:

@@ -314,7 +314,7 @@ def ieee_of_tensor_cores(variant: Variant) -> Choice:
 def ieee_source(chosen: Choice, variant: Variant, dialect: Any) -> Source:
     """Return the source of an `ieee_choice`: each product has a word that says whether it runs."""
     one = chosen.stencil.source(chosen.config, variant, dialect, chosen.mode)
-    return one.batched().run_if(0)
+    return one.batched().run_if_zero()
 
 
 def _i(number: int) -> np.int64:
