@@ -325,6 +325,23 @@ def test_tune_then_tune_again(capsys):
 QUICKSTART = ["quickstart", "--size", "128", "--budget", "1s", "--system", "200", "--report"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--precision", "bf16"),
+        ("--precision", "e"),
+        ("--size", "0"),
+        ("--budget", "soon"),
+        ("--report", "missing/page.html"),
+    ],
+)
+def test_quickstart_refuses_what_it_cannot_use_before_it_works(capsys, wrong):
+    assert run(["quickstart", *wrong]) in (1, 2)
+    told = capsys.readouterr()
+    assert not told.out
+    assert wrong[1] in told.err
+
+
 @pytest.mark.slow
 def test_quickstart_from_nothing_and_again(capsys, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # no results of others

@@ -72,9 +72,9 @@ def test_systems_are_solved(capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["accepted"]
     assert told["residual"] > 0
+    assert told["dtype"] == "double-double"
 
 
 def test_space_and_bound(capsys):
     assert run(["space", "--precision", "e"]) == 0
     assert run(["bound", "--device", "h100", "--precision", "f", "--size", "4096"]) == 0
-    assert run(["quickstart", "--precision", "e"]) == 2

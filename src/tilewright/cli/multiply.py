@@ -27,7 +27,7 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from tilewright.precision import Precision
 
-__all__ = ["check_not_read", "check_suffix", "command", "load", "load_as", "save"]
+__all__ = ["check_not_read", "check_suffix", "command", "kind_of", "load", "load_as", "save"]
 
 # Bytes of files that are not read into memory first.
 _LEAST_MAPPED = 32 << 20
@@ -92,7 +92,7 @@ def command(
     facts = {
         "output": str(output),
         "shape": list(result.shape),
-        "dtype": _kind(result),
+        "dtype": kind_of(result),
         "seconds": seconds,
     }
     if json:
@@ -101,7 +101,7 @@ def command(
     complex_result = result.dtype.kind == "c" or getattr(result, "is_complex", False)
     flops = (8 if complex_result else 2) * math.prod(result.shape) * inner
     say(
-        f"{output}: {' x '.join(map(str, result.shape))} {_kind(result)},"
+        f"{output}: {' x '.join(map(str, result.shape))} {kind_of(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
 
@@ -197,7 +197,7 @@ def check_suffix(output: Path, is_pairs: bool) -> None:
         raise ValueError(f"output={str(output)!r} is to hold {what}; end its name in {suffix}")
 
 
-def _kind(result: Any) -> str:
+def kind_of(result: Any) -> str:
     """Return what elements are, for people."""
     if not hasattr(result, "words"):
         return str(result.dtype)

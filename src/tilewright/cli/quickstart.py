@@ -54,15 +54,22 @@ def command(
     from tilewright.cli.solve import describe as describe_system
     from tilewright.cli.tune import to_json
     from tilewright.microbench.peak import measured_peak
+    from tilewright.paths import check_writable
     from tilewright.problem import Problem
     from tilewright.tuning.alone import alone_on
+    from tilewright.tuning.tuner import seconds_of
 
+    # What is wrong is said before minutes of work.
     m, n, k = parse_size(size)
-    live = find_device(device)
+    if 0 in (m, n, k):
+        raise ValueError(f"size={size!r} is empty; tune a problem with m, n and k above 0")
     # The library multiplies row-major arrays as column-major ones with A and B exchanged.
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
-    if problem.precision.parts == 2:
+    if problem.precision.letter not in "sdcz":
         raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
+    seconds = seconds_of(budget)
+    check_writable(report)
+    live = find_device(device)
     # Machines are told everything at the end.
     tell: Callable[[str], None] = (lambda text: None) if json else say
     tell(f"1. Device: {live} through {live.platform.split(',')[0]})")
@@ -75,7 +82,7 @@ def command(
     tell("3. Tuning")
     with alone_on(live, "tilewright quickstart"):
         peak = measured_peak(live, problem.precision)
-        tuned = _tune(problem, live, budget, peak, json=json)
+        tuned = _tune(problem, live, seconds, peak, json=json)
         tell("\n4. The winner beside NumPy, same data, same process, interleaved")
         beside = _compare(problem, live)
     if not json:
@@ -126,15 +133,13 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
 
 
 def _tune(
-    problem: Problem, live: LiveDevice, budget: str, peak: float, *, json: bool
+    problem: Problem, live: LiveDevice, seconds: float, peak: float, *, json: bool
 ) -> TuningResult:
     from tilewright.cli.tune import describe, progress_bar
     from tilewright.portfolio import reload
     from tilewright.portfolio.tuned import tune
     from tilewright.tuning.store import Store
-    from tilewright.tuning.tuner import seconds_of
 
-    seconds = seconds_of(budget)
     with Store() as store:
         known = store.count(device=live.fingerprint, problem=problem)
         if known:

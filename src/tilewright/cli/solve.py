@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.multiply import check_not_read, check_suffix, load_as, save
+from tilewright.cli.multiply import check_not_read, check_suffix, kind_of, load_as, save
 from tilewright.cli.output import (
     DeviceOption,
     JsonOption,
@@ -94,7 +94,7 @@ def solve_timed(a: Any, b: Any, device: str | None) -> tuple[Any, dict[str, Any]
     residual = scaled_residual(a, solution, b)
     facts = {
         "n": n,
-        "dtype": str(a.dtype),
+        "dtype": kind_of(a),
         "seconds": seconds,
         "flops_per_second": flops / seconds,
         "residual": residual,
