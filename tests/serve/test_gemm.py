@@ -299,6 +299,8 @@ def test_a_result_without_room_is_refused_in_one_line(side):
     with pytest.raises(MemoryError, match=wanted):
         tw.gemm(one, one.T)
     with pytest.raises(MemoryError, match=wanted):
+        tw.gemm(one, one.T, alpha=2)
+    with pytest.raises(MemoryError, match=wanted):
         tw.syrk(one)
 
 

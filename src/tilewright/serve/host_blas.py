@@ -100,16 +100,16 @@ def at_once(
         return None
     if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
         return None
-    if unscaled:  # as `_computed` would
-        try:
-            made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
-        except (MemoryError, ValueError):  # `new_result` says what to do
-            return None
-        if not real and k > 1 and _may_have_nan(x, y, made):
-            _QUIET.copy().run(_keep_infinities, x, y, made)
-        return made
-    with span("BLAS"):
-        return _QUIET.copy().run(_computed, x, y, c, alpha, beta, precision)
+    try:
+        if not unscaled:
+            with span("BLAS"):
+                return _QUIET.copy().run(_computed, x, y, c, alpha, beta, precision)
+        made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
+    except (MemoryError, ValueError):  # no room for a result: who makes one says what to do
+        return None
+    if not real and k > 1 and _may_have_nan(x, y, made):  # as `_computed` does
+        _QUIET.copy().run(_keep_infinities, x, y, made)
+    return made
 
 
 def is_plain(scalar: Any) -> bool:

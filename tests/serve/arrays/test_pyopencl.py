@@ -8,6 +8,7 @@ import pyopencl.array as cla
 import pytest
 
 import tilewright as tw
+from tilewright.backend import OutOfMemoryError
 
 
 @pytest.fixture
@@ -49,6 +50,13 @@ def test_work_enqueued_before_is_waited_for(queue):
     for _ in range(5):
         a = a + 1
     assert np.all(tw.gemm(a, a).get() == 36 * 300)
+
+
+def test_a_result_without_room_is_refused_in_one_line(queue):
+    a = cla.to_device(queue, np.ones((10**7, 1), "f4"))
+    for _ in range(2):
+        with pytest.raises(OutOfMemoryError, match=r"^c would be 10000000 x 10000000 of float32, "):
+            tw.gemm(a, a, trans_b="T")
 
 
 def test_parts_of_a_buffer_overlap_where_they_share_memory(queue):

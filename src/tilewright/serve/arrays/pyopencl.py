@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl.array
 
-from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import LiveDevice, Operand, OutOfMemoryError
 from tilewright.backend.opencl.device import OpenCLDevice
 from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.overlap import overlap
@@ -35,8 +35,23 @@ def result(x: Any) -> Any:
 
 
 def empty_like(like: Any, shape: tuple[int, ...]) -> Any:
-    """Return a new row-major array on the same queue."""
-    return pyopencl.array.empty(_queue(like), shape, like.dtype)
+    """Return a new row-major array on the same queue.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the device has no room for it.
+    """
+    queue = _queue(like)
+    try:
+        return pyopencl.array.empty(queue, shape, like.dtype)
+    except (pyopencl.MemoryError, pyopencl.LogicError) as problem:
+        sizes = " x ".join(map(str, shape))
+        raise OutOfMemoryError(
+            f"c would be {sizes} of {like.dtype}, more than {queue.device.name.strip()} gives at"
+            " once; multiply parts, or give NumPy arrays",
+            str(problem),
+        ) from None
 
 
 def _queue(x: Any) -> Any:
