@@ -191,7 +191,7 @@ def _factor(
     middle = top + half
     first, order = _factor(left, top, device)
     _rearrange(right[top:], order)
-    _solve_lower(left[top:middle], right[top:middle], device)
+    _solve(left[top:middle], right[top:middle], device, upper=False, unit=True)
     _update(right[middle:], left[middle:], right[top:middle], device)
     second, below = _factor(right, middle, device)
     _rearrange(left[middle:], below)
@@ -232,32 +232,18 @@ def _factor_leaf(columns: Matrix, top: int) -> tuple[NDArray[np.intp], NDArray[n
     return pivots, order
 
 
-def _solve_lower(
-    lower: Matrix, b: Matrix, device: str | LiveDevice | None, unit: bool = True
+def _solve(
+    triangle: Matrix, b: Matrix, device: str | LiveDevice | None, *, upper: bool, unit: bool
 ) -> None:
-    """B <- L^-1 b in place for a lower triangle, in halves; `unit`: its diagonal is 1."""
-    size = len(lower)
-    if size <= _FEW_ROWS:
-        _solve_few(lower, b, upper=False, unit=unit)
+    """B <- T^-1 b in place for a triangle, in halves; `unit`: its diagonal is 1."""
+    if len(triangle) <= _FEW_ROWS:
+        _solve_few(triangle, b, upper=upper, unit=unit)
         return
-    half = size // 2
-    _solve_lower(lower[:half, :half], b[:half], device, unit)
-    _update(b[half:], lower[half:, :half], b[:half], device)
-    _solve_lower(lower[half:, half:], b[half:], device, unit)
-
-
-def _solve_upper(
-    upper: Matrix, b: Matrix, device: str | LiveDevice | None, unit: bool = False
-) -> None:
-    """B <- U^-1 b in place for an upper triangle, in halves; `unit`: its diagonal is 1."""
-    size = len(upper)
-    if size <= _FEW_ROWS:
-        _solve_few(upper, b, upper=True, unit=unit)
-        return
-    half = size // 2
-    _solve_upper(upper[half:, half:], b[half:], device, unit)
-    _update(b[:half], upper[:half, half:], b[half:], device)
-    _solve_upper(upper[:half, :half], b[:half], device, unit)
+    top, bottom = slice(len(triangle) // 2), slice(len(triangle) // 2, None)
+    first, then = (bottom, top) if upper else (top, bottom)
+    _solve(triangle[first, first], b[first], device, upper=upper, unit=unit)
+    _update(b[then], triangle[then, first], b[first], device)
+    _solve(triangle[then, then], b[then], device, upper=upper, unit=unit)
 
 
 def _solve_few(x: Matrix, b: Matrix, *, upper: bool, unit: bool) -> None:
@@ -341,12 +327,12 @@ def lu_solve(
         order[i], order[pivot] = order[pivot], order[i]
     if not op.transposed:
         _rearrange(sides, np.array(order))
-        _solve_lower(lu, sides, device)
-        _solve_upper(lu, sides, device)
+        _solve(lu, sides, device, upper=False, unit=True)
+        _solve(lu, sides, device, upper=True, unit=False)
     else:
         turned = lu.conj().T if op.conjugated else lu.T
-        _solve_lower(turned, sides, device, unit=False)
-        _solve_upper(turned, sides, device, unit=True)
+        _solve(turned, sides, device, upper=False, unit=False)
+        _solve(turned, sides, device, upper=True, unit=True)
         _rearrange(sides, np.argsort(order))
     return x
 
