@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["read_source"]
+__all__ = ["read_source", "read_sources"]
 
 _INCLUDE = re.compile(r'^\s*#include "([\w/.]+)"\s*$', re.MULTILINE)
 
@@ -31,3 +31,8 @@ def read_source(path: str, package: str = "tilewright.stencil") -> str:
     folder = Path(import_module(package).__path__[0])
     text = folder.joinpath(path).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda found: read_source(found.group(1), package), text)
+
+
+def read_sources(*paths: str) -> str:
+    """Return sources of this package, one behind the other."""
+    return "\n".join(map(read_source, paths))

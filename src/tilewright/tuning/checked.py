@@ -16,7 +16,7 @@ from tilewright.backend import Kernel, LiveDevice
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 from tilewright.timeline import span
 from tilewright.tuning.matrices import Matrix, apply, exact_result, integers
 from tilewright.tuning.measure import Workload
@@ -44,8 +44,7 @@ class CheckedWorkload(Workload):
             word = np.dtype(np.uint16 if problem.precision.result_bytes % 4 else np.uint32)
             self._memory["right"] = device.upload(right.T.reshape(-1).view(word))
             self._memory["found"] = device.upload(np.zeros(3, np.int32))
-        parts = (f"prelude/dialect_{device.dialect}.h", "asynchronous/compare.cl")
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(f"prelude/dialect_{device.dialect}.h", "asynchronous/compare.cl")
         macros: dict[str, int | str] = {"WORD_BYTES": word.itemsize, "THREADS": _THREADS}
         self._compare = device.compile(Source(text, macros, "compare"))
         self._words = problem.precision.result_bytes // word.itemsize  # of an element

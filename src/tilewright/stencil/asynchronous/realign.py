@@ -10,7 +10,7 @@ from tilewright.dataclass import dataclass
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 __all__ = ["Realigned", "aligned_ld"]
 
@@ -67,14 +67,13 @@ class Realigned:
 
     def source(self, dialect: Dialect) -> Source:
         """Return the kernel that copies."""
-        parts = (f"prelude/dialect_{dialect}.h", "asynchronous/realign.cl")
         defines: dict[str, int | str] = {
             "ELEMENT_BYTES": self.element_bytes,
             "SIDE": self.side,
             "ALONG_INNER": int(not self.transposed),
             "CONJUGATED": int(self.conjugated),
         }
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(f"prelude/dialect_{dialect}.h", "asynchronous/realign.cl")
         return Source(text, defines, "realign", unit=f"realign {VERSION}")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.dataclass import dataclass
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 __all__ = ["MovedTriangle"]
 
@@ -34,13 +34,12 @@ class MovedTriangle:
 
     def source(self, dialect: Dialect) -> Source:
         """Return the kernel."""
-        parts = (f"prelude/dialect_{dialect}.h", "asynchronous/triangle.cl")
         defines: dict[str, int | str] = {
             "ELEMENT_BYTES": self.element_bytes,
             "MIRRORED": int(self.mirrored),
             "HERMITIAN": int(self.hermitian),
         }
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(f"prelude/dialect_{dialect}.h", "asynchronous/triangle.cl")
         entry = "mirror_triangle" if self.mirrored else "copy_triangles"
         return Source(text, defines, entry, unit=f"triangle {VERSION}")
 

@@ -10,7 +10,7 @@ from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.portable.resources import registers, shared_bytes
 from tilewright.stencil.source import STATIC_SHARED_BYTES, Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 if TYPE_CHECKING:
     from tilewright.space import Space
@@ -135,18 +135,17 @@ class Portable(Stencil):
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
         """Return dialect, prelude and kernel as one source, with its macros."""
-        parts = (
-            f"prelude/dialect_{dialect}.h",
-            f"prelude/{variant.precision.letter}.h",
-            "portable/kernel.cl",
-        )
         defines: dict[str, int | str] = {
             **variant.macros,
         }
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(
+            f"prelude/dialect_{dialect}.h",
+            f"prelude/{variant.precision.letter}.h",
+            "portable/kernel.cl",
+        )
         return Source(text, defines, dynamic_shared_bytes=dynamic)
 
 

@@ -16,7 +16,7 @@ from tilewright.stencil.residues.moduli import (
     Moduli,
 )
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 __all__ = [
     "ALIGNED_K",
@@ -196,8 +196,7 @@ class Passes:
     def _source(
         self, dialect: Dialect, name: str, defines: dict[str, int | str], entry: str = ""
     ) -> Source:
-        parts = (f"prelude/dialect_{dialect}.h", f"residues/{name}.cl")
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(f"prelude/dialect_{dialect}.h", f"residues/{name}.cl")
         alone: dict[str, int | str] = {"PARTS": self.moduli.doubles}
         if self.is_pair:
             alone["PAIR"] = 1

@@ -19,7 +19,7 @@ from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.simt_async.resources import SECTOR_BYTES, longer, registers, threads
 from tilewright.stencil.simt_async.tma import maps
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 if TYPE_CHECKING:
     from tilewright.space import Constraint, Space
@@ -233,12 +233,6 @@ class SimtAsync(Stencil):
         """
         if dialect != "cuda":
             raise ValueError(f"dialect={dialect!r} has no asynchronous copies; use portable")
-        parts = (
-            "prelude/dialect_cuda.h",
-            f"prelude/{variant.precision.letter}.h",
-            self.multiplier,
-            "simt_async/kernel.cuh",
-        )
         defines: dict[str, int | str] = {**variant.macros, **self.macros}
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE_REDUCTION", "PARALLEL_SPLIT_K")
@@ -252,7 +246,12 @@ class SimtAsync(Stencil):
         part = config.integer("block_m") * config.integer("block_n")
         leaves = config.get("stream_k", 0) or config.get("parallel_split_k", 0)
         part *= variant.precision.element_bytes if leaves else 0
-        text = "\n".join(read_source(name) for name in parts)
+        text = read_sources(
+            "prelude/dialect_cuda.h",
+            f"prelude/{variant.precision.letter}.h",
+            self.multiplier,
+            "simt_async/kernel.cuh",
+        )
         return Source(
             text,
             defines,

@@ -21,7 +21,7 @@ from tilewright.stencil.skinny.resources import (
     slab_steps,
 )
 from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 if TYPE_CHECKING:
     from tilewright.space import Space
@@ -150,7 +150,6 @@ class Skinny(Stencil):
             raise ValueError(f"dialect={dialect!r} has no loads past the cache; use portable")
         precision = variant.precision
         prelude = "s" if precision.is_short else precision.letter  # of the sums
-        parts = ("prelude/dialect_cuda.h", f"prelude/{prelude}.h", "skinny/kernel.cuh")
         short, depth = _sides(config)[0], config.integer("block_k")
         area = config.integer("block_m") * config.integer("block_n")
         # A part is whole chunks, as a workspace wants it.
@@ -164,7 +163,7 @@ class Skinny(Stencil):
         defines |= {"PART_ELEMENTS": part // precision.sum_bytes, "EARLY": 1}
         defines |= {name.upper(): config[name] for name in config}
         return Source(
-            "\n".join(read_source(name) for name in parts),
+            read_sources("prelude/dialect_cuda.h", f"prelude/{prelude}.h", "skinny/kernel.cuh"),
             defines,
             dynamic_shared_bytes=self.resources(config, variant).shared_bytes,
             part_bytes=part,

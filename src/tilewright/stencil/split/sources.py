@@ -9,7 +9,7 @@ from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 from tilewright.stencil.split.scheme import PART_NUMBERS, Scheme
 
 __all__ = ["PARTS_OF_PRODUCT", "Exponents", "Operands", "Sources", "Stored"]
@@ -144,8 +144,7 @@ class Sources:
     dialect: Dialect
 
     def _source(self, name: str, defines: dict[str, int | str]) -> Source:
-        parts = (f"prelude/dialect_{self.dialect}.h", f"split/{name}.cl")
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources(f"prelude/dialect_{self.dialect}.h", f"split/{name}.cl")
         return Source(text, defines, name, unit=f"split {VERSION}")
 
     def flat_launch(self, elements: int) -> Launch:

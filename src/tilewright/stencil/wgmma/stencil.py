@@ -15,7 +15,7 @@ from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.call import GemmCall, TensorMap
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode, SplitK
 from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_source, read_sources
 from tilewright.stencil.table import MAPS, PROBLEMS, Part, Table, grouped_source, row
 from tilewright.stencil.wgmma import small
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
@@ -338,8 +338,7 @@ class Wgmma(Stencil):
         kernel = "kernel"
         if is_small(config):
             kernel, defines = "small", defines | small.DEFINES | {"BATCHED": 1}
-        parts = ("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
-        text = "\n".join(read_source(part) for part in parts)
+        text = read_sources("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
         split_k = int(config.get("parallel_split_k", 0)) > 0
