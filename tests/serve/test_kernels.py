@@ -9,7 +9,7 @@ import pytest
 
 from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import BackendError
-from tilewright.portfolio import choose, find
+from tilewright.portfolio import choose, find, held
 from tilewright.problem import Problem
 from tilewright.serve import kernels
 from tilewright.serve.kernels import kernel_of, ready
@@ -25,8 +25,9 @@ FIRST, SECOND = stencil("simt_async").starts(NN, H100)[:2]
 def afresh(monkeypatch):
     """Nothing was refused before."""
     choosing = sys.modules[choose.__module__]
-    cached = choosing._held, choosing._chosen, kernels._warn_once
-    monkeypatch.setattr(choosing, "_refused", set())
+    holding = sys.modules[held.__module__]
+    cached = holding.held_by, choosing._chosen, kernels._warn_once
+    monkeypatch.setattr(holding, "_refused", set())
     for one in cached:
         one.cache_clear()
     yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -76,17 +76,29 @@ def ready(
     BackendError
         If no kernel can be had: there is no machine code, and nothing to compile with.
     """
-    while True:
+
+    def chosen() -> Choice:
         if invariant:
-            chosen = choose_invariant(live, problem, aligned)
-        else:
-            chosen = choose(live, problem, aligned, routed=routed)
+            return choose_invariant(live, problem, aligned)
+        return choose(live, problem, aligned, routed=routed)
+
+    found = _first(live, chosen, Variant.of(problem), routed=routed)
+    assert found is not None  # a default serves where nothing else does
+    return found
+
+
+def _first(
+    live: LiveDevice, choice: Callable[[], Choice | None], variant: Variant, *, routed: bool = False
+) -> tuple[Choice, Kernel] | None:
+    """Return the first choice whose kernel can be loaded; others are chosen no more."""
+    while (chosen := choice()) is not None:
         try:
-            return chosen, _kernel(live, chosen, Variant.of(problem), routed)
-        except (PortfolioError, _RefusedError) as problem_with_it:
+            return chosen, _kernel(live, chosen, variant, routed)
+        except (PortfolioError, _RefusedError) as problem:
             assert chosen.digest(routed)
-            _warn_once(str(problem_with_it))
+            _warn_once(str(problem))
             refuse(chosen.digest(routed))
+    return None
 
 
 def ready_by(live: LiveDevice, chosen: Choice, variant: Variant) -> Kernel | None:
@@ -107,15 +119,7 @@ def ready_for_batch(
     BackendError
         As of `ready`.
     """
-    while True:
-        chosen = choose_batched(live, problem, aligned)
-        if chosen is None:
-            return None
-        try:
-            return chosen, _kernel(live, chosen, Variant.of(problem), False)
-        except (PortfolioError, _RefusedError) as problem_with_it:
-            _warn_once(str(problem_with_it))
-            refuse(chosen.digest())
+    return _first(live, lambda: choose_batched(live, problem, aligned), Variant.of(problem))
 
 
 def ready_for_group(
@@ -132,15 +136,8 @@ def ready_for_group(
     """
     if live.dialect != "cuda":
         return None
-    while True:
-        chosen = choose_grouped(live, problems, aligned)
-        if chosen is None:
-            return None
-        try:
-            return chosen, _kernel(live, chosen, Variant.of(problems[0]), False)
-        except (PortfolioError, _RefusedError) as problem_with_it:
-            _warn_once(str(problem_with_it))
-            refuse(chosen.digest())
+    of = Variant.of(problems[0])
+    return _first(live, lambda: choose_grouped(live, problems, aligned), of)
 
 
 class _RefusedError(BackendError):

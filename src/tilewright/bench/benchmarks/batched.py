@@ -14,9 +14,8 @@ import numpy as np
 from tilewright.bench.benchmarks.calls import WORKSPACE, interleaved
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.peers.cublas import Handle, blas_handle
+from tilewright.bench.peers.cublas import Handle, blas_handle, prepared_batch
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
-from tilewright.bench.strided_batch import prepared_batch
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.bound import bound

@@ -20,7 +20,7 @@ from typing import Any
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 
-__all__ = ["BENCHMARK", "HEADS", "lines"]
+__all__ = ["BENCHMARK", "HEADS", "in_turns", "lines"]
 
 # Of either kind, in turns, after one that warms up; and iterations in a turn.
 _TURNS, _ITERATIONS = 5, 3
@@ -58,7 +58,13 @@ class Contractions(Benchmark):
                 begin, step = _ladder(torch, getattr(torch, dtype), virtual**2, occupied**2)
             row: dict[str, Any] = {"dtype": dtype, "virtual": virtual, "occupied": occupied}
             row |= {"flops": flops * virtual**4 * occupied**2, "torch": torch.__version__}
-            found, made = _run(torch, begin, step, kinds)
+
+            def ladder(t: Any = begin, step: Callable[[Any], Any] = step) -> Any:
+                for _ in range(_ITERATIONS):
+                    t = step(t)
+                return t
+
+            found, made = in_turns(torch, ladder, _ITERATIONS, kinds)
             apart, size = (x.abs().max() for x in (made["ours"] - made["torch"], made["torch"]))
             yield row | found | {"difference": float(apart / size)}
 
@@ -97,23 +103,23 @@ def _ladder(torch: Any, dtype: Any, pairs: int, electrons: int) -> tuple[Any, Ca
     return g / d, lambda t: (g + v @ t) / d
 
 
-def _run(
-    torch: Any, begin: Any, step: Callable[[Any], Any], kinds: dict[str, Any]
+def in_turns(
+    torch: Any, work: Callable[[], Any], repeats: int, kinds: dict[str, Any]
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return milliseconds of an iteration of either kind, medians of turns, and amplitudes."""
+    """Return milliseconds of a repeat of some work, and what it made, with products of each kind.
+
+    Medians of turns, by the host's clock.
+    """
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     made = {}
     for _ in range(_TURNS + 1):
         for kind, context in kinds.items():
-            t = begin
             torch.cuda.synchronize()
             started = time.perf_counter()
             with context():
-                for _ in range(_ITERATIONS):
-                    t = step(t)
+                made[kind] = work()
             torch.cuda.synchronize()
-            found[kind].append((time.perf_counter() - started) / _ITERATIONS * 1e3)
-            made[kind] = t
+            found[kind].append((time.perf_counter() - started) / repeats * 1e3)
     return {f"{kind}_ms": statistics.median(times[1:]) for kind, times in found.items()}, made
 
 

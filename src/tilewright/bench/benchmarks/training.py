@@ -8,18 +8,18 @@ float32's by PyTorch, and by `tilewright.torch.matmul` with ``accuracy="fp32"``.
 from __future__ import annotations
 
 import contextlib
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from tilewright.bench.benchmarks.contractions import in_turns
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 
 __all__ = ["BENCHMARK"]
 
-# Of either kind, in turns, after one that warms up; and steps in a turn.
-_TURNS, _STEPS = 5, 3
+# Steps in a turn.
+_STEPS = 3
 
 _RATE = 1e-4
 
@@ -53,7 +53,7 @@ class Training(Benchmark):
             begin = {key: value.cpu() for key, value in net.state_dict().items()}
             row: dict[str, Any] = {"network": name, "input": [*shape], "torch": torch.__version__}
             row["parameters"] = sum(one.numel() for one in net.parameters())
-            row |= _times(torch, _step(torch, net, x), kinds)
+            row |= in_turns(torch, partial(_steps, _step(torch, net, x)), _STEPS, kinds)[0]
             curves = {**kinds, "float64": contextlib.nullcontext}
             for kind, context in curves.items():
                 dtype = torch.float64 if kind == "float64" else torch.float32
@@ -114,19 +114,9 @@ def _step(torch: Any, net: Any, x: Any) -> Callable[[], Any]:
     return step
 
 
-def _times(torch: Any, step: Callable[[], Any], kinds: dict[str, Any]) -> dict[str, float]:
-    """Return milliseconds of a step of either kind, medians of turns."""
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(_TURNS + 1):
-        for kind, context in kinds.items():
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-            with context():
-                for _ in range(_STEPS):
-                    step()
-            torch.cuda.synchronize()
-            found[kind].append((time.perf_counter() - started) / _STEPS * 1e3)
-    return {f"{kind}_ms": statistics.median(times[1:]) for kind, times in found.items()}
+def _steps(step: Callable[[], Any]) -> None:
+    for _ in range(_STEPS):
+        step()
 
 
 # -- networks --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ __all__ = [
     "grouped_kinds",
     "library_file",
     "prepared",
+    "prepared_batch",
     "prepared_update",
 ]
 
@@ -151,29 +152,50 @@ def prepared(
     return _product(handle.api, handle.handle, letter, (m, n, k), (op_a, op_b), places)
 
 
+def prepared_batch(
+    handle: Handle, letter: str, side: tuple[int, int, int], batch: int, addresses: Sequence[int]
+) -> Callable[[], int]:
+    """Return a call of cuBLAS on row-major arrays of so many products behind each other.
+
+    Parameters and what the call returns are as of `prepared`.
+    """
+    (n, m, k), (b, a, c) = side, addresses  # C^T = B^T A^T
+    places = ((a, m, m * k), (b, k, k * n), (c, m, m * n))
+    ops = Trans.N, Trans.N
+    return _product(handle.api, handle.handle, letter, (m, n, k), ops, places, batch)
+
+
 def _product(
     api: Any,
     handle: Any,
     letter: str,
     side: tuple[int, int, int],
     ops: tuple[Trans, Trans],
-    places: Sequence[tuple[int, int]],
+    places: Sequence[tuple[int, ...]],
+    batch: int = 0,
 ) -> Callable[[], int]:
-    """Return a call on column-major matrices: `places` are addresses and leading dimensions."""
+    """Return a call on column-major matrices.
+
+    `places` are addresses, leading dimensions and, of a batch, steps to the next matrix.
+    """
     whole, at, kind = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
     of = KINDS.get(letter)
     scalars = np.array([1, 0], precision(letter).dtype if of is None else of[3])
     alpha, beta = (at(scalars.ctypes.data + i * scalars.itemsize) for i in range(2))
-    given = [(at(x), whole(ld)) for x, ld in places]
+    a, b, c = ((at(x), *map(whole, lengths)) for x, *lengths in places)
     head = (handle, *(_OPERATIONS[op] for op in ops), *map(whole, side), alpha)
+    many, last = ("StridedBatched", (whole(batch),)) if batch else ("", ())
+    arguments: tuple[Any, ...]
     if of is None:
-        function = getattr(api, f"cublas{letter.upper()}gemm_v2_64")
-        arguments = (*head, *given[0], *given[1], beta, *given[2])
+        name = f"cublas{letter.upper()}gemm{many or '_v2'}_64"
+        arguments = (*head, *a, *b, beta, *c, *last)
     else:
-        function = api.cublasGemmEx_64
-        types = (of[0], of[0], of[1])
-        a, b, c = ((x, kind(t), ld) for (x, ld), t in zip(given, types, strict=True))
-        arguments = (*head, *a, *b, beta, *c, kind(of[2]), kind(_DEFAULT_ALGORITHM))
+        name = f"cublasGemm{many}Ex_64"
+        a, b, c = (
+            (x[0], kind(t), *x[1:]) for x, t in zip((a, b, c), (of[0], *of[:2]), strict=True)
+        )
+        arguments = (*head, *a, *b, beta, *c, *last, kind(of[2]), kind(_DEFAULT_ALGORITHM))
+    function = getattr(api, name)
 
     def call() -> int:
         return int(function(*arguments))
