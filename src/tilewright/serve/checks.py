@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "check_given",
     "check_scalars",
     "first_limit",
+    "kinds_of",
     "limits_of",
     "one_precision",
     "pairs",
@@ -155,3 +157,8 @@ def first_limit(limits: tuple[int | None, int | None]) -> str:
     if limits[0] is not None:
         name, value = ("max_device_memory", limits[0])
     return f"{name}={value}"
+
+
+def kinds_of(given: Iterable[Any]) -> str:
+    """Return the types of arrays as an error names them, with their libraries."""
+    return ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)

@@ -21,6 +21,7 @@ from tilewright.serve.checks import (
     check_given,
     check_scalars,
     first_limit,
+    kinds_of,
     limits_of,
     one_precision,
     pairs,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tilewright.serve.residues.options import Residues
     from tilewright.serve.split import Decision
 
-__all__ = ["adapter_of", "gemm"]
+__all__ = ["adapter_of", "adapter_on_cuda", "gemm"]
 
 # Bytes of the device's memory, and of the host's.
 _Limits = tuple[int | None, int | None]
@@ -333,16 +334,9 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
         from tilewright.serve.arrays import pyopencl as on_pyopencl
 
         return on_pyopencl
-    # Whoever has such an array has imported its library already.
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy
-    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch
+    found = adapter_on_cuda(*given)
+    if found is not None:
+        return found
     if all(hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray) for x in given):
         from tilewright.serve.arrays.dlpack import DLPackArrays
 
@@ -354,8 +348,22 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
     for name, x in (("a", a), ("b", b), ("c", c)):
         if isinstance(x, list | tuple | int | float | complex):
             raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
-    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
     raise TypeError(
-        f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
+        f"a, b and c are {kinds_of(given)}; give NumPy arrays only, pyopencl arrays only,"
         " or arrays on one CUDA device only"
     )
+
+
+def adapter_on_cuda(*given: Any) -> Any:
+    """Return what knows CuPy's arrays, or PyTorch's on a CUDA device; None of any others."""
+    # Whoever has such an array has imported its library already.
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy
+    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch
+    return None

@@ -29,7 +29,7 @@ from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.checks import refuse_masked, zero_pivot
 from tilewright.serve.double_double import DoubleDouble
-from tilewright.serve.gemm import gemm
+from tilewright.serve.gemm import adapter_on_cuda, gemm
 from tilewright.text import shown
 
 __all__ = ["lu_factor", "lu_solve", "scaled_residual"]
@@ -114,7 +114,7 @@ def _adapter_of(*given: Any) -> Any:
     refuse_masked(*given)
     if any(isinstance(x, np.ndarray | DoubleDouble) or not hasattr(x, "ndim") for x in given):
         return None
-    return _on_device().adapter_of(*given)
+    return adapter_on_cuda(*given)
 
 
 def _on_device() -> Any:

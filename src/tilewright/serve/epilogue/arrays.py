@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.precision import dtype_of
+from tilewright.serve.checks import kinds_of
 from tilewright.serve.narrow.types import type_name
 from tilewright.serve.overlap import overlap
 
@@ -170,5 +171,5 @@ def library_of(a: Any, b: Any, c: Any) -> Library:
     for one in able:
         if all(map(one.owns, given)):
             return one
-    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+    kinds = kinds_of(given)
     raise TypeError(f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone")

@@ -20,7 +20,6 @@ from tilewright.serve.lu.solve import solution
 from tilewright.stencil.lu import SHARED_BYTES, LUKernels
 
 __all__ = [
-    "adapter_of",
     "check_able",
     "factor",
     "factor_numpy",
@@ -36,21 +35,6 @@ _LARGE_BYTES = 32 << 20
 
 # Of panels whose rows fit a device's blocks in every precision (`LUKernels.panel_launch`).
 _MOST_ROWS = 1 << 16
-
-
-def adapter_of(*given: Any) -> Any:
-    """Return what knows CuPy's arrays, or PyTorch's on a CUDA device; None of any others."""
-    # Whoever has such an array has imported its library already.
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy
-    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch
-    return None
 
 
 def is_able(live: LiveDevice) -> bool:

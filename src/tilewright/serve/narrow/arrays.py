@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
-from tilewright.serve.checks import refuse_masked
+from tilewright.serve.checks import kinds_of, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap
 
@@ -246,8 +246,7 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
         from tilewright.serve.arrays.dlpack import DLPackArrays
 
         return ExportedArrays(DLPackArrays(a, b, c))
-    names = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
     raise TypeError(
-        f"a, b and c are {names}; of {', '.join(NARROW)} give NumPy arrays only,"
+        f"a, b and c are {kinds_of(given)}; of {', '.join(NARROW)} give NumPy arrays only,"
         " or arrays on one CUDA device"
     )
