@@ -104,5 +104,6 @@ def _matrices(problem: Problem) -> tuple[Matrix, Matrix, NDArray[Any]]:
 
 def _repeated(values: NDArray[Any], axis: int, length: int, ld: int) -> Matrix:
     """Return a matrix whose rows or columns come again until there are `length` of them."""
-    whole = values.take(np.arange(length) % values.shape[axis], axis)
+    # Of the transpose, whose memory lies as the matrix's is to.
+    whole = values.T.take(np.arange(length) % values.shape[axis], 1 - axis).T
     return Matrix.place(whole, padding=ld - len(whole))
