@@ -192,9 +192,31 @@ def test_a_hermitian_diagonal_is_real_where_nothing_is_multiplied(live, alpha, k
     np.testing.assert_array_equal(np.tril(c), np.tril(np.full((3, 3), 2 + 1j), -1) + 2 * np.eye(3))
 
 
-def test_integers_have_none():
-    with pytest.raises(ValueError, match="int8"):
-        tw.syrk(np.ones((3, 4), np.int8))
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_integers_are_exact_and_leave_the_other_triangle(uplo):
+    """Of sums that single precision does not hold, in pieces."""
+    rng = np.random.default_rng(5)
+    a = rng.integers(-128, 128, (2100, 70)).astype(np.int8)
+    right = a.T.astype(np.int64) @ a
+    np.testing.assert_array_equal(tw.syrk(a, trans="T", device="opencl"), right)
+    c = rng.integers(-(2**30), 2**30, (70, 70)).astype(np.int32)
+    wanted = np.where(within(70, uplo), 3 * right - 2 * c.astype(np.int64), c).astype(np.int32)
+    tw.syrk(a, c, alpha=3, beta=-2, trans="T", uplo=uplo, device="opencl")
+    np.testing.assert_array_equal(c, wanted)
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_fp8_is_rounded_once_to_bfloat16(kind):
+    types = pytest.importorskip("ml_dtypes")
+    a = np.random.default_rng(8).standard_normal((70, 30)).astype(getattr(types, kind))
+    wide = a.astype(np.float32)
+    c = np.full((70, 70), np.nan, types.bfloat16)
+    tw.syrk(a, c, device="opencl")
+    right = tw.syrk(wide, device="opencl").astype(types.bfloat16)
+    mask = within(70, "L")
+    np.testing.assert_array_equal(c[mask].astype("f4"), right[mask].astype("f4"))
+    assert np.isnan(c[~mask].astype("f4")).all()
+    np.testing.assert_array_equal(tw.syrk(a, out_dtype="float32", device="opencl"), wide @ wide.T)
 
 
 def test_what_spans_more_than_a_buffer_is_cut(live, monkeypatch):

@@ -111,17 +111,20 @@ def test_calls_in_a_row_in_graphs_and_of_threads_have_equal_bits(cupy):
         assert (c == right).all()
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_16_bit_tensors_are_updated(cuda, name):
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "int8"])
+def test_short_tensors_are_updated(cuda, name):
     torch = imported("torch")
     dtype = getattr(torch, name)
-    for n, k, trans in ((2049, 640, "N"), (300, 70, "T")):
-        a = torch.randint(-2, 3, (n, k) if trans == "N" else (k, n), device="cuda").to(dtype)
+    out = {"int8": torch.int32, "float8_e4m3fn": torch.bfloat16}.get(name, dtype)
+    untouched = -77  # an integer has no NaN
+    for n, k, trans in ((4096, 640, "N"), (2049, 640, "N"), (300, 70, "T")):
+        a = torch.randint(-2, 3, (n, k) if trans == "N" else (k, n), device="cuda")
+        a = a.float().to(dtype)
         op = (a if trans == "N" else a.T).double()
-        right = (op @ op.T).to(dtype)
-        c = torch.full((n, n), float("nan"), device="cuda", dtype=dtype)
+        right = (op @ op.T).to(out)
+        c = torch.full((n, n), untouched, device="cuda", dtype=out)
         tw.syrk(a, c, trans=trans)
         mask = torch.ones_like(c, dtype=torch.bool).tril()
         assert (c[mask] == right[mask]).all()
-        assert torch.isnan(c[~mask]).all()
+        assert (c[~mask] == untouched).all()
         assert (tw.syrk(a, trans=trans, uplo="U") == right).all()

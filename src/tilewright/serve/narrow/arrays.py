@@ -31,6 +31,9 @@ class Arrays(Protocol):
     def put(self, c: Any, values: Any) -> None:
         """Write numbers into an array, rounded to its type."""
 
+    def triangle(self, x: Any, *, lower: bool) -> Any:
+        """Return a matrix's triangle with the diagonal, zeros beside it."""
+
     def shared(self, x: Any, y: Any) -> bool:
         """Whether two arrays share an element."""
 
@@ -67,6 +70,9 @@ class _NumPyLike:
     def put(self, c: Any, values: Any) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             c[...] = values.astype(c.dtype)
+
+    def triangle(self, x: Any, *, lower: bool) -> Any:
+        return (self._module.tril if lower else self._module.triu)(x)
 
     def check(self, name: str, x: Any) -> None:
         refuse_masked(x)
@@ -125,6 +131,9 @@ class _TorchTensors:
 
     def put(self, c: Any, values: Any) -> None:
         c.copy_(values)
+
+    def triangle(self, x: Any, *, lower: bool) -> Any:
+        return x.tril() if lower else x.triu()
 
     def check(self, name: str, x: Any) -> None:
         if x.requires_grad and self._module.is_grad_enabled():
@@ -224,6 +233,10 @@ class ExportedArrays:
     def put(self, c: Any, values: Any) -> None:
         """Refuse."""
         raise TypeError("views are not written; use CuPy's arrays of them")
+
+    def triangle(self, x: Any, *, lower: bool) -> Any:
+        """Refuse."""
+        raise TypeError("views have no arithmetic; use CuPy's arrays of them")
 
 
 def arrays_of(a: Any, b: Any, c: Any) -> Arrays:

@@ -103,7 +103,7 @@ class Product:
     then : Following, optional
         What follows the product (`tilewright.serve.epilogue.fused`).
     triangle : Triangle, optional
-        Which part of the result is computed, where that is not all; of 16-bit operands.
+        Which part of the result is computed, where that is not all.
     invariant : bool
         Whether bits depend on neither side.
     """

@@ -47,8 +47,7 @@ def narrow_gemm(
 ) -> Any:
     """Return alpha op(a) op(b) + beta c; see `tilewright.gemm`.
 
-    With a triangle, which is for 16-bit numbers, that part of the result, b being a; with
-    `invariant` bits do not depend on m.
+    With a triangle that part of the result, b being a; with `invariant` bits do not depend on m.
 
     Raises
     ------
@@ -65,7 +64,7 @@ def narrow_gemm(
     }
     if isinstance(library, ExportedArrays):
         return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
-    out = _checked(library, a, b, c, out_dtype, rest["triangle"])
+    out = _checked(library, a, b, c, out_dtype)
     made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
@@ -77,13 +76,9 @@ def narrow_gemm(
     return c
 
 
-def _checked(
-    library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any, triangle: Triangle | None
-) -> str:
+def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
     """Return the name of the result's type, once the arrays are known to go together."""
     kind = type_name(a.dtype)
-    if triangle is not None and kind not in ("float16", "bfloat16"):
-        raise ValueError(f"a.dtype={kind} has no rank-k update; use gemm")
     for name, x in (("a", a), ("b", b), ("c", c)):
         if x is not None:
             library.check(name, x)
@@ -130,7 +125,7 @@ def _exported(
     """Return the product of DLPack arrays: in place on tensor cores, else through CuPy."""
     a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
     c = None if given[2] is None else library.adapter.view("c", given[2])
-    out = _checked(library, a, b, c, out_dtype, rest["triangle"])
+    out = _checked(library, a, b, c, out_dtype)
     made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
@@ -222,8 +217,16 @@ def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, re
         piece = library.cast(_product(x, y, None, 1, 0, **rest), "int64")
         total = piece if total is None else total + piece
     assert total is not None
-    scaled = total * alpha
-    return library.cast(scaled if beta == 0 else scaled + library.cast(c, "int64") * beta, "int32")
+    made, triangle = total * alpha, rest["triangle"]
+    if c is None:
+        return library.cast(made, "int32")
+    old = library.cast(c, "int64")
+    if beta != 0:
+        made = made + old * beta
+    if triangle is not None:  # the other one stays as it is
+        made, kept = (library.triangle(x, lower=triangle.lower) for x in (made, old))
+        made = made + old - kept
+    return library.cast(made, "int32")
 
 
 def _integer(name: str, value: Any) -> int:

@@ -42,7 +42,7 @@ def syrk(
     Parameters
     ----------
     a : array
-        As of `tilewright.gemm`, but for elements of 8 bits; op(a) is n x k.
+        As of `tilewright.gemm`; op(a) is n x k.
     c : array, optional
         n x n, of the same kind and dtype; changed in place and returned.  Only the triangle `uplo`
         is read and written.  Without it a new array is returned, as of `tilewright.gemm`, with both
@@ -141,7 +141,7 @@ def _update(
             given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=part
         )
     if out_dtype is not None:
-        raise ValueError(f"out_dtype={out_dtype!r} is for arrays of float16 and bfloat16")
+        raise ValueError(f"out_dtype={out_dtype!r} is for arrays of 8 and 16 bits")
     if not hasattr(a, "strides"):
         raise ValueError(f"a is a {type(given).__name__}, no matrix in memory; give a NumPy array")
     return _wide(
