@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.portfolio.choose import Choice, by_arrays, choose, made_choice
+from tilewright.portfolio.choose import (
+    Choice,
+    able_by_arrays,
+    by_arrays,
+    choose,
+    expected_by_arrays,
+    made_choice,
+)
 from tilewright.portfolio.held import Held, Served, held_rows
 from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.portfolio.model import Model
@@ -28,7 +35,7 @@ from tilewright.stencil.geometry import MODES, elements_of_chunk
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["choose_batched", "choose_grouped"]
+__all__ = ["choices_for_group", "choose_batched", "choose_grouped"]
 
 # How many times longer what groups are made of takes than is expected of it (syrk of 4096 columns
 # on an H100).  FP64 tensor cores wait while a block fills its first stages and stores, where no
@@ -74,7 +81,17 @@ def choose_grouped(
 ) -> Choice | None:
     """Return the kernel that computes some products in one launch; None: there is none.
 
-    It is the one for a batch of products of the size that most of the work has.
+    Parameters are those of `choices_for_group`.
+    """
+    return next(iter(choices_for_group(device, problems, aligned)), None)
+
+
+def choices_for_group(
+    device: Served, problems: Sequence[Problem], aligned: bool = True
+) -> list[Choice]:
+    """Return the kernels that compute some products in one launch, the best first.
+
+    Best for a batch of products of the size that most of the work has.
 
     Parameters
     ----------
@@ -87,20 +104,29 @@ def choose_grouped(
     """
     usual = _usual(problems)
     if usual.precision.reads_along_k and not all(_is_along_k(one, aligned) for one in problems):
-        return None
+        return []
     variant = Variant.of(usual)
     one = choose(device, usual.one, aligned)
     if not one.digest():
         config = one.stencil.grouped_config(one.config, variant)
-        return None if config is None else replace(one, config=config, form=GROUPED)
+        return [] if config is None else [replace(one, config=config, form=GROUPED)]
     table = _alone(held_rows(device, variant))
-    found = by_arrays(
-        device.spec, table, usual, aligned, GROUPED, _more_tiles(table, problems, usual)
-    )
-    if found is None:
-        return None
-    at, number, ns = found
-    return replace(made_choice(table, at, MODES[number], device.spec, GROUPED), ns=ns)
+    if table.model is None:
+        found = by_arrays(device.spec, table, usual, aligned, GROUPED)
+        return [] if found is None else [_in_mode(device, table, found[0], usual)]
+    able = np.flatnonzero(able_by_arrays(table, usual, aligned, GROUPED))
+    more = _more_tiles(table, problems, usual)
+    ns = expected_by_arrays(device.spec, table, usual, GROUPED, more)
+    return [
+        replace(_in_mode(device, table, at, usual), ns=float(ns[at]))
+        for at in map(int, able[np.argsort(ns[able], kind="stable")])
+    ]
+
+
+def _in_mode(device: Served, table: Held, at: int, problem: Problem) -> Choice:
+    """Return a kernel for groups in the launch mode that suits."""
+    mode = table.kernels[at].geometry.mode(problem)
+    return made_choice(table, at, mode, device.spec, GROUPED)
 
 
 @lru_cache(maxsize=64)
@@ -120,12 +146,8 @@ def _alone(table: Held) -> Held:
     return replace(table, model=Model(geometries, table.model.costs * np.array(times)[:, None]))
 
 
-def _more_tiles(
-    table: Held, problems: Sequence[Problem], usual: Problem
-) -> NDArray[np.float64] | None:
+def _more_tiles(table: Held, problems: Sequence[Problem], usual: Problem) -> NDArray[np.float64]:
     """Return how many times the steps of a batch a group has of each kernel's tiles."""
-    if table.model is None:
-        return None
     sides = np.array([(one.m, one.n, max(1, one.k)) for one in problems], np.float64)
     tile = np.array([(one.geometry.tile_m, one.geometry.tile_n) for one in table.kernels])
     tiles = np.ceil(sides[:, None, :2] / tile).prod(axis=2)

@@ -47,12 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "able_by_arrays",
     "by_arrays",
     "by_default",
     "choices",
     "choose",
     "default_choice",
     "distance",
+    "expected_by_arrays",
     "made_choice",
 ]
 
@@ -151,7 +153,7 @@ def choices(device: Served, problem: Problem) -> Iterator[Choice]:
     table = held_rows(device, Variant.of(problem))
     model = table.model
     expected = None if model is None else model.expected(problem, device.spec.multiprocessors)
-    for at in map(int, np.flatnonzero(_able(table, problem, True, 0))):
+    for at in map(int, np.flatnonzero(able_by_arrays(table, problem, True, 0))):
         made = made_choice(table, at, table.kernels[at].geometry.mode(problem), device.spec, 0)
         if made.digest():
             yield replace(made, ns=None if expected is None else float(expected[at]))
@@ -187,7 +189,7 @@ def by_arrays(
 
     `times`: how many times what a kernel is expected to take counts.
     """
-    able = np.flatnonzero(_able(table, problem, aligned, form))
+    able = np.flatnonzero(able_by_arrays(table, problem, aligned, form))
     if not len(able):
         return None
     ns: float | None = None
@@ -197,19 +199,27 @@ def by_arrays(
     elif table.model is None:
         best = int(min(able, key=lambda at: _nearest(table.kernels[at], problem)))
     else:
-        expected = table.model.expected(problem, spec.multiprocessors)
-        lacks = lacking(table.compiled[form], table.model.modes(problem))
-        lacks = np.where(table.is_own, 0, lacks)
-        area = float(problem.m) * float(problem.n) * float(problem.batch)
-        expected = slower(expected, lacks, area)
-        expected = expected if times is None else expected * times
+        expected = expected_by_arrays(spec, table, problem, form, times)
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)
     return best, mode.number, ns
 
 
-def _able(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
+def expected_by_arrays(
+    spec: DeviceSpec, table: Held, problem: Problem, form: int, times: Floats | None = None
+) -> Floats:
+    """Return the nanoseconds to expect of each kernel in the mode that it would serve in."""
+    assert table.model is not None
+    expected = table.model.expected(problem, spec.multiprocessors)
+    lacks = lacking(table.compiled[form], table.model.modes(problem))
+    lacks = np.where(table.is_own, 0, lacks)
+    area = float(problem.m) * float(problem.n) * float(problem.batch)
+    expected = slower(expected, lacks, area)
+    return expected if times is None else expected * times
+
+
+def able_by_arrays(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
     """Return which of them take the operands."""
     some = table.there(form)
     if table.tma:

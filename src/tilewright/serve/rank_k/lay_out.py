@@ -7,31 +7,35 @@
     all blocks' products: those below the diagonal into C, the others into the workspace
     [the workspace's triangles to C]
 
-All products are one launch where a kernel takes groups.  Where both triangles of C are to be
-written, diagonal blocks are products in C itself, and the last launch mirrors C's triangle.  So
-nothing of the other triangle is read or written that a caller did not ask for, and every element
-has the rounding of the product that it is of.
+All products are one launch where a kernel takes groups; or all but one block's, without whose tiles
+the others fill whole waves, where a kernel for that block is faster than one more wave.  Where both
+triangles of C are to be written, diagonal blocks are products in C itself, and the last launch
+mirrors C's triangle.  So nothing of the other triangle is read or written that a caller did not ask
+for, and every element has the rounding of the product that it is of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import lcm
-from typing import Any
+from math import inf, lcm, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, choose
+from tilewright.portfolio.batches import choices_for_group
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.batched.one_launch import group_step
-from tilewright.serve.kernels import begin_aligned, kernel_of, ready_for_group
+from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
 from tilewright.serve.rank_k.triangle import Block, Piece, Triangle, blocks_of
 from tilewright.serve.routes import Laid, MemorySpace, Step, direct
+from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
+from tilewright.stencil.table import Part
 
 __all__ = ["lay_out_triangle"]
 
@@ -46,6 +50,10 @@ _MOST_IN_GROUP, _ACROSS = 32, 8
 # Blocks without a tile leave those with one unevenly spread where all run at once: updates of 1024
 # and 2048 columns took up to 1.25 times what is expected of their kernels (H100).
 _LONGER = 1.2
+
+# Of a block that is a launch of its own: what that costs besides its kernel, in nanoseconds, and
+# how many times longer all count: updates of 2048 and 4096 columns took up to 1.12 times (H100).
+_APART, _SURELY = 2000.0, 1.15
 
 # Of blocks that are launches of their own, one after the other, which should fill a GPU each; of
 # OpenCL's devices, CPUs among them, smaller ones do.
@@ -98,6 +106,27 @@ def lay_out_triangle(
     return Laid(update.around([*steps, *update.products()]), "syrk", why=why)
 
 
+class _Group(NamedTuple):
+    """A launch of all blocks, or of all but one.
+
+    Parameters
+    ----------
+    chosen : Choice
+        What computes them.
+    ns : float
+        What all is expected to take; 0: that is not known.
+    apart : tuple of int, optional
+        Row and column of the block that is a launch of its own.
+    kernel : Kernel, optional
+        Loaded.
+    """
+
+    chosen: Choice
+    ns: float
+    apart: tuple[int, int] | None = None
+    kernel: Kernel | None = None
+
+
 class _Update:
     """One update as it is laid out."""
 
@@ -116,15 +145,12 @@ class _Update:
         n, most = problem.n, 0
         small = live.dialect != "cuda" and not of_parts
         self._side = _side(n, _LEAST_SIDE_OF_OPENCL if small else _LEAST_SIDE, _MOST_BLOCKS)
-        self._group = None if of_parts else self._kernel_for_group()
+        self._group = None if of_parts or live.dialect != "cuda" else self._kernel_for_group()
         if self._group is not None:
-            chosen = self._group[0]
-            tile = chosen.geometry
-            self._side = _side(n, lcm(tile.tile_m, tile.tile_n, _UNIT), _MOST_IN_GROUP)
-            most = -(-n // (_ACROSS * self._side)) * self._side
+            self._side, most = _sides(n, self._group.chosen)
             whole = choose(live, problem, begin_aligned(call)).ns
-            if whole is not None and chosen.ns is not None and whole < _LONGER * chosen.ns:
-                self._side, self._group = n, None
+            if whole is not None and whole < _LONGER * self._group.ns:
+                self._side, self._group, most = n, None, 0
         self._ld = aligned_ld(self._side, 1)
         self._workspace: Any = None
         if not triangle.filled:
@@ -135,14 +161,43 @@ class _Update:
             for x in blocks_of(n, self._side, triangle.lower, most)
         ]
 
-    def _kernel_for_group(self) -> tuple[Choice, Kernel] | None:
+    def _kernel_for_group(self) -> _Group | None:
         """Return the kernel that computes all blocks in one launch: one for half of the result.
 
         A large tile longer, as those on the diagonal are whole.
         """
         p = self._problem
         half = replace(p, m=p.m + _LARGE, n=-(-p.n // 2), lda=p.lda + _LARGE, ldc=p.ldc + _LARGE)
-        return ready_for_group(self._live, [half], begin_aligned(self._call))
+        found = choices_for_group(self._live, [half], begin_aligned(self._call))
+        for group in sorted((self._waves(one, half) for one in found), key=lambda one: one.ns):
+            kernel = ready_by(self._live, group.chosen, Variant.of(p))
+            if kernel is not None:
+                return group._replace(kernel=kernel)
+        return None
+
+    def _waves(self, chosen: Choice, half: Problem) -> _Group:
+        """Return how long a kernel takes for all blocks, or for all but one that is apart."""
+        whole = _Group(chosen, chosen.ns or 0.0)
+        many, tile = self._live.spec.multiprocessors, chosen.geometry
+        if chosen.ns is None or tile.resident != 1:  # several share a multiprocessor unevenly
+            return whole
+
+        def tiles(m: int, n: int) -> int:
+            return prod(tile.tiles(m, n))
+
+        side, most = _sides(self._problem.n, chosen)
+        blocks = blocks_of(self._problem.n, side, self._triangle.lower, most)
+        every = sum(tiles(one.rows, one.columns) for one in blocks)
+        wave = chosen.ns / -(-tiles(half.m, half.n) // many)
+        waves, over = divmod(every, many)
+        able = [x for x in blocks if not x.is_diagonal and tiles(x.rows, x.columns) >= over > 0]
+        if not waves or not able:
+            return whole
+        apart = able[-1]  # the smallest
+        alone = replace(self._problem, m=apart.rows, n=apart.columns)
+        ns = choose(self._live, alone, begin_aligned(self._call)).ns
+        parted = _SURELY * (wave * waves + (ns or inf) + _APART)
+        return min(whole, _Group(chosen, parted, (apart.row, apart.column)), key=lambda one: one.ns)
 
     def _result(self, block: Block) -> Operand:
         c = self._call.c
@@ -154,8 +209,15 @@ class _Update:
         """Return the blocks' products in IEEE arithmetic."""
         if self._group is None:
             return [direct(self._live, *one.of(self._problem, self._call)) for one in self.pieces]
-        parts = [one.part(self._call) for one in self.pieces]
-        return [group_step(*self._group, self._problem, parts)]
+        parts, made = list[Part](), list[Step]()
+        for one in self.pieces:
+            if (one.row, one.column) == self._group.apart:
+                made.append(direct(self._live, *one.of(self._problem, self._call)))
+            else:
+                parts.append(one.part(self._call))
+        chosen, kernel = self._group.chosen, self._group.kernel
+        assert kernel is not None
+        return [group_step(chosen, kernel, self._problem, parts), *made]
 
     # -- around them -----------------------------------------------------------------------
 
@@ -192,6 +254,13 @@ class _Update:
         arguments = (_i(n), _i(side), *ends[0], *ends[1], np.int32(self._triangle.lower))
         source = one.source(self._live.dialect)
         return kernel_of(self._live, source), one.launch(n, side), arguments
+
+
+def _sides(n: int, chosen: Choice) -> tuple[int, int]:
+    """Return the side of diagonal blocks of a group, and the longest of any other block."""
+    tile = chosen.geometry
+    side = _side(n, lcm(tile.tile_m, tile.tile_n, _UNIT), _MOST_IN_GROUP)
+    return side, -(-n // (_ACROSS * side)) * side
 
 
 def _side(n: int, unit: int, most: int) -> int:
