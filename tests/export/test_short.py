@@ -12,7 +12,7 @@ from tilewright.export import formats_of, kernel_set, variants_of
 from tilewright.precision import SHORT
 from tilewright.sass import read_cubin
 
-ONE = "bf16,fp16_f32,e4m3,int8,tf32"
+ONE = "bf16,e4m3,tf32"
 
 
 @pytest.fixture(autouse=True)

@@ -60,12 +60,15 @@ def test_a_triangle_is_updated_and_nothing_else(cupy, dtype, order, uplo):
         assert (made == (made.conj().T if turned == "C" else made.T)).all()
 
 
-@pytest.mark.parametrize("accuracy", ["fp32", "tf32"])
-def test_parts_are_split_once_for_all_blocks(cupy, accuracy):
-    a = integers(cupy, (3001, 520), "f4")
-    c = cupy.full((3001, 3001), cupy.nan, "f4")
+@pytest.mark.parametrize(
+    ("accuracy", "dtype", "n"),
+    [("fp32", "f4", 3001), ("tf32", "f4", 3001), ("fp64", "f8", 8200), ("fp64", "c16", 3001)],
+)
+def test_operands_are_split_once_for_all_blocks(cupy, accuracy, dtype, n):
+    a = integers(cupy, (n, 520), dtype)
+    c = cupy.full((n, n), cupy.nan, dtype)
     tw.syrk(a, c, accuracy=accuracy)
-    mask = cupy.tri(3001, dtype=bool)
+    mask = cupy.tri(n, dtype=bool)
     assert (c[mask] == (a @ a.T)[mask]).all()
     assert cupy.isnan(c[~mask]).all()
 

@@ -94,7 +94,49 @@ def test_batches_and_rank_k_updates():
         c = tw.gemm(a, b, accuracy="fp64", device=DEVICE)
         half = tw.syrk(a[0], accuracy="fp64", device=DEVICE)
     np.testing.assert_allclose(c, a @ b, atol=1e-13)
-    np.testing.assert_allclose(np.tril(half), np.tril(a[0] @ a[0].T), atol=1e-13)
+    np.testing.assert_allclose(half, a[0] @ a[0].T, atol=1e-13)
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize(
+    ("dtype", "update", "trans", "uplo"),
+    [
+        ("f8", tw.syrk, "N", "L"), ("f8", tw.herk, "C", "U"), ("c16", tw.herk, "N", "L"),
+        ("c16", tw.herk, "C", "U"), ("c16", tw.syrk, "T", "U"),
+    ],
+)  # fmt: skip
+def test_updates_have_the_bits_of_products(dtype, update, trans, uplo, monkeypatch):
+    """Of blocks, whose other triangle is left alone."""
+    monkeypatch.setattr("tilewright.serve.rank_k.lay_out._SIDE_OF_RESIDUES", 4)
+    rng = np.random.default_rng(4)
+    n = 90
+    a = rng.standard_normal((n, 33)) + (1j * rng.standard_normal((n, 33)) if dtype == "c16" else 0)
+    a = np.asarray(a if trans == "N" else a.T, order="F")
+    turned = "T" if update is tw.syrk else "C"
+    mask = np.tri(n, dtype=bool) if uplo == "L" else np.tri(n, dtype=bool).T
+    c = np.where(mask, rng.standard_normal((n, n)), np.nan).astype(dtype)
+    whole, options = np.where(mask, c, 0), {"accuracy": "fp64", "device": DEVICE}
+    ops = {"trans_a": trans, "trans_b": turned if trans == "N" else "N"}
+    with serve_unproved():
+        update(a, c, beta=2, trans=trans, uplo=uplo, **options)
+        tw.gemm(a, a, whole, beta=2, **ops, **options)
+        made = update(a, trans=trans, uplo=uplo, **options)
+        right = tw.gemm(a, a, **ops, **options)
+    if dtype == "c16" and update is tw.herk:
+        for x in (whole, right):
+            np.einsum("ii->i", x.imag)[...] = 0
+    np.testing.assert_array_equal(c[mask], whole[mask])
+    assert np.isnan(c[~mask]).all()
+    np.testing.assert_array_equal(made[mask], right[mask])
+    np.testing.assert_array_equal(made, made.conj().T if update is tw.herk else made.T)
+
+
+def test_updates_that_residues_may_not_compute_are_native():
+    a = np.full((40, 9), 1.0)
+    a[3, 4] = np.inf
+    with serve_unproved():
+        made = tw.syrk(a, accuracy="fp64", device=DEVICE)
+    np.testing.assert_array_equal(made, tw.syrk(a, device=DEVICE))
 
 
 def test_empty_products_and_scalars_of_zero():

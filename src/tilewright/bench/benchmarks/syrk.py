@@ -33,7 +33,8 @@ class RankK(Benchmark):
     takes = "a minute on an H100"
     # precision: see `tilewright.bench.call_arrays`; size: sides of C, k as long.
     options = {  # noqa: RUF012
-        "precision": "s,d,c,z,fp32,bf16", "trans": "N,T", "size": "1024,2048,4096,8192,16384",
+        "precision": "s,d,c,z,bf16,fp32,fp64,fp64-z,e", "trans": "N,T",
+        "size": "1024,2048,4096,8192,16384",
     }  # fmt: skip
 
     def rows(self, asked: Asked) -> Iterator[Row]:
@@ -49,7 +50,7 @@ class RankK(Benchmark):
                 continue
             for n in map(int, asked.size.split(",")):
                 for letter in asked.trans.split(","):
-                    for hermitian in (False, True)[: 1 + (name in ("c", "z"))]:
+                    for hermitian in (False, True)[: 1 + (arrays.flops == 8)]:
                         op = Trans.C if hermitian and letter != "N" else Trans.parse(letter)
                         yield _row(cupy, peers, name, arrays, n, op, hermitian, rng)
             arrays.release()
@@ -111,8 +112,8 @@ def _row(
 
 
 def _lower(arrays: Arrays, x: Any) -> Any:
-    """Return the triangle that is computed, zeros beside it."""
-    return arrays.library.tril(x)
+    """Return the triangle that is computed, zeros beside it; of pairs the high words."""
+    return arrays.library.tril(getattr(x, "hi", x))
 
 
 BENCHMARK = RankK()

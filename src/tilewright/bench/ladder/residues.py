@@ -95,8 +95,9 @@ class _EachModulus(_Clusters):
 class _Words(_EachModulus):
     """Rung 1: a launch a modulus, whose sums another pass reads and reduces."""
 
-    def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
+    def _multiplied(self, of_a: Any, of_b: Any, k: int, to: Any) -> Iterator[Step]:
         (a, b), (rows, columns), ld = self._planes, self._whole, self._steps[0] // self.cut.m
+        m, n = of_a.size, of_b.size
         config = wgmma().starts(_WORDS, self.live.spec)[0].replace(cluster_m=1, cluster_n=1)
         words = self.space.need("words", 4 * rows * columns)
         text = read_source("kernels/residues/reduce.cl", PACKAGE)

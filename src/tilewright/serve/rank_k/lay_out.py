@@ -59,6 +59,9 @@ _APART, _SURELY = 2000.0, 1.15
 # OpenCL's devices, CPUs among them, smaller ones do.
 _LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
 
+# Of blocks of residues, which are as many products in a launch as there are moduli.
+_SIDE_OF_RESIDUES = 1024
+
 
 def lay_out_triangle(
     live: LiveDevice,
@@ -87,13 +90,22 @@ def lay_out_triangle(
     """
     why, steps = "", list[Step]()
     if arithmetic in BY_RESIDUES:
-        why = "half of a product is computed by native kernels"
+        from tilewright.serve.residues.chain import residue_steps, why_native
+
+        side = _side(problem.n, _SIDE_OF_RESIDUES, _MOST_BLOCKS)
+        blocks = blocks_of(problem.n, side, triangle.lower)
+        why = why_native(live, problem, call, blocks=blocks)
+        if not why:
+            update = _Update(live, problem, call, space, triangle, side)
+            laid = residue_steps(live, space, problem, call, report, blocks=update.pieces)
+            return replace(laid, steps=update.around(laid.steps), name="syrk")
     elif arithmetic:
         from tilewright.serve.split.serve import split_steps, why_ieee
 
         why = why_ieee(live, problem, call, arithmetic)
         if not why:
-            update = _Update(live, problem, call, space, triangle, of_parts=True)
+            side = _side(problem.n, _LEAST_SIDE, _MOST_BLOCKS)
+            update = _Update(live, problem, call, space, triangle, side)
             laid = split_steps(live, space, problem, call, arithmetic, report, update.pieces)
             return replace(laid, steps=update.around(laid.steps), name="syrk")
     if copies and call.alpha != 0 and call.k != 0:
@@ -128,7 +140,7 @@ class _Group(NamedTuple):
 
 
 class _Update:
-    """One update as it is laid out."""
+    """One update as it is laid out; with a side its blocks are what another route computes."""
 
     def __init__(
         self,
@@ -137,15 +149,14 @@ class _Update:
         call: GemmCall,
         space: MemorySpace,
         triangle: Triangle,
-        *,
-        of_parts: bool = False,
+        side: int = 0,
     ) -> None:
         self._live, self._problem, self._call = live, problem, call
         self._triangle = triangle
-        n, most = problem.n, 0
-        small = live.dialect != "cuda" and not of_parts
-        self._side = _side(n, _LEAST_SIDE_OF_OPENCL if small else _LEAST_SIDE, _MOST_BLOCKS)
-        self._group = None if of_parts or live.dialect != "cuda" else self._kernel_for_group()
+        n, most, on_cuda = problem.n, 0, live.dialect == "cuda"
+        least = _LEAST_SIDE if on_cuda else _LEAST_SIDE_OF_OPENCL
+        self._side = side or _side(n, least, _MOST_BLOCKS)
+        self._group = self._kernel_for_group() if on_cuda and not side else None
         if self._group is not None:
             self._side, most = _sides(n, self._group.chosen)
             whole = choose(live, problem, begin_aligned(call)).ns

@@ -7,12 +7,15 @@
           -> residues -> their products [-> fold] -> reconstruct      of each tile of C, piece of k
           -> [certify] -> the native kernel
 
+Where blocks of a triangle are all that is computed (`tilewright.serve.rank_k`), residues of all of
+both operands stay for them; A's are B's, too, where neither or both are conjugated.
+
 Launches that are not wanted return at once: the decision never leaves the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -26,6 +29,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready
+from tilewright.serve.rank_k.triangle import Block, Piece
 from tilewright.serve.residues.cuts import ALIGNMENT, TILE, Cut, passes_of, workspace
 from tilewright.serve.residues.options import PLAIN, Residues
 from tilewright.serve.residues.worth import best_cut, is_worth, least_bytes
@@ -59,11 +63,11 @@ CORE = TensorVariant(
 
 def why_native(
     live: LiveDevice, problem: Problem, call: GemmCall, asked: Residues = PLAIN, *,
-    together: bool = False,
+    together: bool = False, blocks: Sequence[Block] = (),
 ) -> str:  # fmt: skip
     """Return why residues are out of the question; nothing if they are not.
 
-    With `together` the product is one of a batch.
+    With `together` the product is one of a batch; with blocks they are all that is computed.
     """
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
@@ -77,18 +81,21 @@ def why_native(
         return ""
     if not has_wgmma(live):
         return f"{live.id} has no int8 tensor cores that are proved for residues"
-    worth = is_worth(live, problem, call, cut, together)
+    worth = is_worth(live, problem, call, cut, together, blocks)
     return "" if worth else "the native kernel is faster at this size"
 
 
 def residue_steps(
     live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall, report: Any = None,
-    asked: Residues = PLAIN,
+    asked: Residues = PLAIN, blocks: Sequence[Piece] = (),
 ) -> Laid:  # fmt: skip
-    """Return the launches of a product in residues; parameters as of `routes.lay_out`."""
+    """Return the launches of a product in residues, or of blocks of it.
+
+    Parameters are as of `routes.lay_out`.
+    """
     cut = best_cut(live.spec, problem, asked)
     assert cut is not None  # or `why_native` says so
-    steps = Chain(live, space, problem, call, cut, asked.certify).steps(report)
+    steps = Chain(live, space, problem, call, cut, asked.certify, tuple(blocks)).steps(report)
     name = "fp64" if problem.precision.parts == 1 else "accurate"
     return Laid(list(steps), name, name, guarded=True)
 
@@ -119,6 +126,7 @@ class Chain:
     call: GemmCall
     cut: Cut
     certify: bool
+    blocks: tuple[Piece, ...] = ()
 
     # Whether each plane's products are a launch of their own: that is slower (docs/ladder.md).
     _apart = False
@@ -131,10 +139,19 @@ class Chain:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        return workspace(self.problem, self.cut, self.certify)
+        found = workspace(self.problem, self.cut, self.certify, self._most_sides)
+        if self._is_one:  # of B the bytes of the bound alone
+            found["residues b"] = self.problem.n * _up(self.problem.k)
+        return found
 
     def _need(self, *names: str) -> list[Any]:
         return [self.space.need(name, self._sizes[name]) for name in names]
+
+    @cached_property
+    def _is_one(self) -> bool:
+        """Whether B's residues are A's."""
+        a, b = self.problem.trans_a, self.problem.trans_b
+        return bool(self.blocks) and a.conjugated == b.conjugated
 
     @cached_property
     def _planes(self) -> tuple[Any, Any]:
@@ -154,16 +171,19 @@ class Chain:
     @cached_property
     def _whole(self) -> tuple[int, int]:
         """Sides of a plane of a tile's residues."""
-        rows, columns = (-(-min(x, y) // TILE) * TILE for x, y in self._cut_sides)
+        rows, columns = (-(-side // TILE) * TILE for side in self._most_sides)
         return rows, columns
 
-    @property
-    def _cut_sides(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        p, cut = self.problem, self.cut
-        return (cut.m, p.m), (cut.n, p.n)
+    @cached_property
+    def _most_sides(self) -> tuple[int, int]:
+        """Sides of the largest of `_tiles`."""
+        rows, columns = zip(*self._tiles, strict=True)
+        return max(one.size for one in rows), max(one.size for one in columns)
 
-    @property
+    @cached_property
     def _tiles(self) -> list[tuple[_Part, _Part]]:
+        if self.blocks:
+            return [(_Part(x.row, x.rows), _Part(x.column, x.columns)) for x in self.blocks]
         p, cut = self.problem, self.cut
         return list(product(_parts(p.m, cut.m), _parts(p.n, cut.n)))
 
@@ -197,21 +217,23 @@ class Chain:
             )  # fmt: skip
         held: tuple[Any, Any] = None, None
         counted: set[Any] = set()
-        for rows, columns in self._tiles:
+        for number, (rows, columns) in enumerate(self._tiles):
+            sides = (_Part(0, p.m), _Part(0, p.n)) if self.blocks else (rows, columns)
             for ks in _parts(p.k, self.cut.k):
-                wanted = ("a", rows, ks), ("b", columns, ks)
+                wanted = ("a", sides[0], ks), ("b", sides[1], ks)
                 fresh = [one != other for one, other in zip(wanted, held, strict=True)]
+                fresh[1] &= not self._is_one
                 first = [new and one not in counted for new, one in zip(fresh, wanted, strict=True)]
                 held = wanted
                 counted.update(wanted)
                 if any(fresh):
                     m, n = (
                         part if new else _Part(part.at, 0)
-                        for part, new in zip((rows, columns), fresh, strict=True)
+                        for part, new in zip(sides, fresh, strict=True)
                     )
                     yield self._residues(m, n, ks, sums, first[0] + 2 * first[1])
-                yield from self._products(rows.size, columns.size, ks)
-            yield self._reconstruct(rows, columns, sums)
+                yield from self._products(rows, columns, ks)
+            yield self._reconstruct(rows, columns, self._result(number), sums)
         if sums:
             yield self._step(
                 of.certify(dialect), of.certify_launch, _i(p.k), sums[1], self._decision, report
@@ -281,7 +303,14 @@ class Chain:
             _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), self._decision, *certificate,
         )  # fmt: skip
 
-    def _products(self, m: int, n: int, ks: _Part) -> Iterator[Step]:
+    def _result(self, number: int) -> Operand:
+        """Return where a tile of C goes."""
+        if self.blocks:
+            return self.blocks[number].c
+        (m, n), c = self._tiles[number], self.call.c
+        return Operand(c.memory, c.offset + m.at + n.at * c.ld, c.ld)
+
+    def _products(self, m: _Part, n: _Part, ks: _Part) -> Iterator[Step]:
         """Yield the products of residues of a piece of k, added to those before."""
         of, made = self._passes, self._product
         to = self._need("residues of a piece")[0] if ks.at else made
@@ -305,14 +334,17 @@ class Chain:
         """What multiplies residues."""
         return tensor_config(CORE, self.live.spec)
 
-    def _multiplied(self, m: int, n: int, k: int, to: Any) -> Iterator[Step]:
+    def _multiplied(self, rows: _Part, columns: _Part, k: int, to: Any) -> Iterator[Step]:
         """Yield the products of residues of a piece of k."""
-        of, (a, b), rows, ld = self._passes, self._planes, self._whole[0], _up(self.cut.k)
+        of, (a, b), across, ld = self._passes, self._planes, self._whole[0], _up(self.cut.k)
+        b = a if self._is_one else b
+        m, n = rows.size, columns.size
+        first_a, first_b = (one.at * ld if self.blocks else 0 for one in (rows, columns))
         if not has_wgmma(self.live):
             yield self._step(
                 of.multiply(self.live.dialect), Passes(m, n, k).model_launch,
-                _i(m), _i(n), _i(k), a, _i(self._steps[0]), b, _i(self._steps[1]), _i(ld),
-                to, _i(self._steps[2]), _i(rows), self._decision,
+                _i(m), _i(n), _i(k), a, _i(first_a), _i(self._steps[0]), b, _i(first_b),
+                _i(self._steps[1]), _i(ld), to, _i(self._steps[2]), _i(across), self._decision,
             )  # fmt: skip
             return
         config, together = self._config, 1 if self._apart else of.planes
@@ -322,8 +354,8 @@ class Chain:
             # What is no modulus of this call is zero, and says that nothing is wanted.
             modulus = self._decision + 4 * (REPORT_WORDS + 2 * z)
             call = TensorCall(
-                m, n, k, 1, Parts(a, behind_a, ld), Parts(b, behind_b, ld), 0,
-                Operand(to, behind_c, rows), moduli=modulus,
+                m, n, k, 1, Parts(a, behind_a + first_a, ld), Parts(b, behind_b + first_b, ld), 0,
+                Operand(to, behind_c, across), moduli=modulus,
                 run_if=self._decision if together > 1 else modulus,
             )  # fmt: skip
             yield self._step(
@@ -331,32 +363,38 @@ class Chain:
                 *wgmma().batched_arguments(config, CORE, call, together, self._steps),
             )  # fmt: skip
 
-    def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
+    def _reconstruct(self, m: _Part, n: _Part, c: Operand, sums: list[Any]) -> Step:
         """Return the pass that puts a tile of C together."""
-        p, of, c, (rows, columns) = self.problem, self._passes, self.call.c, self._whole
+        p, of, (rows, columns) = self.problem, self._passes, self._whole
         alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
         parts = 2 if p.precision.is_complex else 1
         launched = replace(of, m=m.size, n=n.size).reconstruct_launch
         return self._step(
             of.reconstruct(self.live.dialect, bool(sums)), launched,
             _i(m.size), _i(n.size), self._product, _i(rows * columns), _i(rows),
-            *self._need("exponents"), _i(m.at), _i(of.first_b + n.at),
-            *alpha[:parts], *beta[:parts], c.memory, _i(c.offset + m.at + n.at * c.ld), _i(c.ld),
+            *self._need("exponents"), _i(m.at), _i((0 if self._is_one else of.first_b) + n.at),
+            *alpha[:parts], *beta[:parts], c.memory, _i(c.offset), _i(c.ld),
             self._decision, *sums, *([_i(of.totals_at)] if sums else []),
         )  # fmt: skip
 
     def _native(self) -> Iterator[Step]:
         """Yield the kernel that computes what residues may not."""
-        p, variant = self.problem, Variant.of(self.problem)
+        for one in self.blocks:
+            yield self._native_of(*one.of(self.problem, self.call))
+        if not self.blocks:
+            yield self._native_of(self.problem, self.call)
+
+    def _native_of(self, p: Problem, call: GemmCall) -> Step:
+        variant = Variant.of(p)
         if has_wgmma(self.live):
             config, family = _native(variant, self.live.spec)
-            scalar = family.geometry(config).mode(p).scalar or not begin_aligned(self.call)
+            scalar = family.geometry(config).mode(p).scalar or not begin_aligned(call)
             kernel = kernel_of(self.live, native_source(variant, self.live.spec, scalar))
             launch = family.launch(config, p.m, p.n, p.k)
         else:
-            chosen, kernel = ready(self.live, p, begin_aligned(self.call), routed=True)
+            chosen, kernel = ready(self.live, p, begin_aligned(call), routed=True)
             config, family, launch = chosen.config, chosen.stencil, chosen.launch(p)
-        yield kernel, launch, (*family.arguments(config, variant, self.call), self._decision)
+        return kernel, launch, (*family.arguments(config, variant, call), self._decision)
 
 
 @lru_cache(maxsize=64)

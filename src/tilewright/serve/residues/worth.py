@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tilewright.backend import GemmCall, LiveDevice
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Problem
+from tilewright.serve.rank_k.triangle import Block
 from tilewright.serve.realigned import expected_ns, way_of
 from tilewright.serve.residues.cuts import Cut, cuts_of, passes_of, workspace_bytes
 from tilewright.serve.residues.options import Residues
 
-__all__ = ["best_cut", "is_worth", "least_bytes", "native_seconds", "residue_seconds"]
+__all__ = [
+    "best_cut",
+    "is_worth",
+    "least_bytes",
+    "native_seconds",
+    "residue_seconds",
+    "share_of",
+]
 
 # All of an H100 SXM (2026-11-26).
 # What is left of calls from 2048 to 8192 without bytes and products: ten launches.
@@ -46,14 +55,22 @@ def least_bytes(problem: Problem, asked: Residues) -> int:
 
 
 def is_worth(
-    live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut, together: bool = False
-) -> bool:
+    live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut, together: bool = False,
+    blocks: Sequence[Block] = (),
+) -> bool:  # fmt: skip
     """Whether the usual moduli are expected to take less time than the native kernel.
 
-    Of a batch's products, `together`, one kernel computes all, at its best.
+    Of a batch's products, `together`, one kernel computes all, at its best.  With blocks these
+    alone are computed of the result.
     """
-    seconds = residue_seconds(live.spec, problem, cut)
-    return _SURELY * seconds < native_seconds(live, problem, call, together)
+    seconds = residue_seconds(live.spec, problem, cut, blocks)
+    native = native_seconds(live, problem, call, together) * share_of(problem, blocks)
+    return _SURELY * seconds < native
+
+
+def share_of(problem: Problem, blocks: Sequence[Block]) -> float:
+    """Return how much of a result some blocks are; all of it without any."""
+    return sum(x.rows * x.columns for x in blocks) / (problem.m * problem.n) if blocks else 1.0
 
 
 def native_seconds(
@@ -68,21 +85,28 @@ def native_seconds(
     return flops / (rate * _share(live.spec))
 
 
-def residue_seconds(device: DeviceSpec, problem: Problem, cut: Cut) -> float:
-    """Return what all passes and products take, with the usual number of moduli."""
+def residue_seconds(
+    device: DeviceSpec, problem: Problem, cut: Cut, blocks: Sequence[Block] = ()
+) -> float:
+    """Return what all passes and products take, with the usual number of moduli.
+
+    With blocks, for which all residues stay, these alone are computed of the result.
+    """
     p, of = problem, passes_of(problem).moduli
     planes, element = of.planes * of.usual, p.precision.element_bytes
     along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
     # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
     passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)
+    passed = p.m if blocks else passed  # of both operands, which are one
     operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k
-    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n
-    tiles = -(-cut.m // _TILE_M) * -(-cut.n // _TILE_N)
-    waves, waves_of_bound = (-(-many // device.multiprocessors) for many in (planes * tiles, tiles))
-    wave = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS
-    products = wave * (waves / _INT8_PER_SECOND + waves_of_bound / _FP8_PER_SECOND)
-    products *= along_m * along_n
-    launches = _LAUNCHES + _LAUNCH * (along_m * along_n * (3 + 3 * pieces) - 6)
+    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n * share_of(p, blocks)
+    wave, products = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS, 0.0
+    computed = [(x.rows, x.columns) for x in blocks] or [(cut.m, cut.n)] * (along_m * along_n)
+    for rows, columns in computed:
+        tiles = -(-rows // _TILE_M) * -(-columns // _TILE_N)
+        for many, rate in ((planes * tiles, _INT8_PER_SECOND), (tiles, _FP8_PER_SECOND)):
+            products += wave * -(-many // device.multiprocessors) / rate
+    launches = _LAUNCHES + _LAUNCH * (len(computed) * (3 + 3 * pieces) - 6)
     return launches + (operands + results) / (_BYTES_PER_SECOND * _share(device)) + products
 
 

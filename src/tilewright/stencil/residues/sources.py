@@ -311,7 +311,8 @@ class Passes:
     def multiply(self, dialect: Dialect) -> Source:
         """Return the model of the products of residues.
 
-        ``(m, n, k, a, stride_a, b, stride_b, ld, made, stride, ld_made, decision)``.
+        ``(m, n, k, a, first_a, stride_a, b, first_b, stride_b, ld, made, stride, ld_made,
+        decision)``.
         """
         return self._source(dialect, "model", {}, "multiply")
 
