@@ -60,7 +60,7 @@ def emulated(tmp_path_factory):
 
 def nothing_ships(monkeypatch):
     """Let defaults be compiled: machine code needs a driver."""
-    for module in ("serve.kernels", "serve.realigned", "portfolio.choose"):
+    for module in ("serve.kernels", "serve.realigned", "portfolio.held"):
         monkeypatch.setattr(import_module(f"tilewright.{module}"), "shipped", lambda *_: None)
 
 
