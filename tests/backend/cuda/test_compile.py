@@ -148,7 +148,9 @@ def test_architecture_options_and_compiler_have_files_of_their_own(tmp_path, mon
     cache = KernelCache(tmp_path)
     compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
     compiler.cached_cubin(Source(FINE, {}), "sm_80", cache)
-    compiler.cached_cubin(Source(FINE, {}), "sm_90", cache, options=("--std=c++14",))
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler, "OPTIONS", ("--std=c++14",))
+        compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
     assert len(list(tmp_path.iterdir())) == 3
     monkeypatch.setattr(compiler, "nvrtc_version", lambda: "13.99.1")
     compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)

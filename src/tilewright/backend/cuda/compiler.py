@@ -209,28 +209,21 @@ def _text(found: ModuleType, program: Any, name: str) -> str:
     return _bytes(found, program, name).rstrip(b"\0").decode(errors="replace")
 
 
-def cached_cubin(
-    source: Source,
-    arch: str,
-    cache: KernelCache,
-    *,
-    use_cache: bool = True,
-    options: Sequence[str] = OPTIONS,
-) -> Cubin:
-    """Compile a source, or take its cubin from the disk cache.
+def cached_cubin(source: Source, arch: str, cache: KernelCache | None) -> Cubin:
+    """Compile a source, or take its cubin from the disk cache, if there is one.
 
     The key holds the architecture, NVRTC's build and the options; a cubin does not
     depend on the driver or on which GPU of its architecture it runs on.
     """
-    if not use_cache:
-        return compile_cubin(source, arch, options)
-    key = cache.key(source, (arch, *options), f"nvrtc {nvrtc_version()}")
+    if cache is None:
+        return compile_cubin(source, arch)
+    key = cache.key(source, (arch, *OPTIONS), f"nvrtc {nvrtc_version()}")
     stored = cache.load(key)
     if stored is not None:
         try:
             return Cubin.from_bytes(stored)
         except (ValueError, TypeError):  # json's error is a ValueError
             cache.drop(key)
-    made = compile_cubin(source, arch, options)
+    made = compile_cubin(source, arch)
     cache.save(key, made.to_bytes())
     return made

@@ -123,13 +123,11 @@ class CUDADevice(LiveDevice):
     ----------
     ordinal : int
         CUDA's number of the device.
-    cache : KernelCache, optional
-        Where cubins are kept.
     """
 
     dialect = "cuda"
 
-    def __init__(self, ordinal: int, cache: KernelCache | None = None) -> None:
+    def __init__(self, ordinal: int) -> None:
         found = driver()
         if found is None:
             raise BackendError(f"cuda:{ordinal} needs NVIDIA's driver and its GPU; install it")
@@ -141,7 +139,6 @@ class CUDADevice(LiveDevice):
         self.spec = probe.spec_of(self.raw)
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
         self.lost: DeviceLostError | None = None
-        self._given_cache = cache
         self._starting = threading.RLock()
 
     @property
@@ -190,7 +187,7 @@ class CUDADevice(LiveDevice):
     def _cache(self) -> KernelCache:
         from tilewright.backend.cache import KernelCache
 
-        return self._given_cache or KernelCache()
+        return KernelCache()
 
     @cached_property
     def platform(self) -> str:  # type: ignore[override]  # found on demand
@@ -280,7 +277,7 @@ class CUDADevice(LiveDevice):
         from tilewright.backend.cuda.compiler import cached_cubin
 
         cache = self._cache if use_cache else None
-        cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+        cubin = cached_cubin(source, self.arch, cache)
         return arranged(cubin if rewrite is None else rewrite(cubin, cache), cache)
 
     def load(self, code: MachineCode, cubin: bytes) -> Kernel:

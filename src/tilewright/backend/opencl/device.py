@@ -124,15 +124,11 @@ class OpenCLDevice(LiveDevice):
         Its id, such as ``"opencl:0"``.
     context : pyopencl.Context, optional
         The caller's context, where arrays live in one already.
-    cache : KernelCache, optional
-        Where binaries are kept.
     """
 
     dialect = "opencl"
 
-    def __init__(
-        self, device: Any, name: str, context: Any = None, cache: KernelCache | None = None
-    ) -> None:
+    def __init__(self, device: Any, name: str, context: Any = None) -> None:
         cl = opencl()
         assert cl is not None
         rename_unknown_cpu(device)
@@ -150,7 +146,7 @@ class OpenCLDevice(LiveDevice):
             self.context, device, properties=cl.command_queue_properties.PROFILING_ENABLE
         )
         self.max_allocation = int(device.max_mem_alloc_size)
-        self._cache = cache or KernelCache()
+        self._cache = KernelCache()
         self._process = os.getpid()
         # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
         # binary would compile every kernel once more, for a launch of unknown size.
