@@ -66,7 +66,7 @@ def _of_case(variant: Variant, case: Case, many: int, mean: float, most: float, 
     best, chosen, counts = np.zeros(len(least)), np.zeros(len(least)), []
     for left_out in range(folds):
         inside = np.flatnonzero(fold != left_out)
-        columns = pick(case.ns[inside], mean, most).columns
+        columns = pick(case.ns[inside], mean, most)
         counts.append(len(columns))
         model = _fitted(case, inside, columns, least, many)
         for row in np.flatnonzero(fold == left_out):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Picked", "pick"]
+__all__ = ["pick"]
 
 # A kernel that was not timed on a problem counts as so many times slower than the best there.
 _UNKNOWN = 10.0
@@ -17,24 +15,8 @@ _UNKNOWN = 10.0
 _WORST = 0.3
 
 
-@dataclass(frozen=True)
-class Picked:
-    """Which kernels, in the order they were taken, and what the problems lose with them.
-
-    Parameters
-    ----------
-    columns : tuple of int
-        Of the table of times.
-    loss : array
-        For each problem the time of the best of them over that of the best of all, less 1.
-    """
-
-    columns: tuple[int, ...]
-    loss: NDArray[np.float64]
-
-
-def pick(ns: NDArray[np.float64], mean: float, most: float, limit: int = 64) -> Picked:
-    """Return a small set of kernels.
+def pick(ns: NDArray[np.float64], mean: float, most: float, limit: int = 64) -> tuple[int, ...]:
+    """Return a small set of kernels, by their columns in the order in which they were taken.
 
     Parameters
     ----------
@@ -58,4 +40,4 @@ def pick(ns: NDArray[np.float64], mean: float, most: float, limit: int = 64) -> 
         have = made[:, column]
         if have.mean() <= mean and have.max() <= most:
             break
-    return Picked(tuple(columns), have)
+    return tuple(columns)

@@ -232,7 +232,7 @@ def _of_variant(
     measured: Measured, variant: Variant, case: Case, mean: float, most: float, limit: int = 0
 ) -> tuple[list[Selected], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
-    columns = pick(case.ns, mean, most, limit or _limit(case, variant)).columns
+    columns = pick(case.ns, mean, most, limit or _limit(case, variant))
     best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
     kernels: dict[Config, Selected] = {}
     for column in columns:
@@ -451,7 +451,7 @@ class _InstanceTimes:
             ns[row, columns] = times
         instances = list(self._columns)
         wanted: dict[int, set[Mode]] = {}
-        for column in pick(ns, _INSTANCES_MEAN, _INSTANCES_MOST, limit or len(instances)).columns:
+        for column in pick(ns, _INSTANCES_MEAN, _INSTANCES_MOST, limit or len(instances)):
             at, number = instances[column]
             wanted.setdefault(at, set() if limit else {PLAIN}).add(MODES[number])
         return wanted
