@@ -44,8 +44,8 @@ class Webs:
         Each web's life, a bit for each instruction behind which it is held.
     body : list of int
         The body that each web belongs to.
-    members, align : dict
-        Webs of each body; what its shift must be a multiple of.
+    members : dict
+        Webs of each body.
     pinned : set of int
         Bodies that stay.
     """
@@ -56,7 +56,6 @@ class Webs:
     live: list[int]
     body: list[int]
     members: dict[int, list[int]]
-    align: dict[int, int]
     pinned: set[int]
 
 
@@ -169,24 +168,19 @@ class _Builder:
             for register, name in names.items():
                 names[register] = web[name]
         registers = [self.registers[root] for root in roots]
-        bodies, align = Sets(), dict.fromkeys(range(len(roots)), 1)
+        bodies = Sets()
         for _ in roots:
             bodies.new()
-        operands = list(self._operands())
-        for webs in operands:
+        for webs in self._operands():
             for other in webs[1:]:
                 bodies.join(webs[0], other)
-        for webs in operands:
-            root = bodies.find(webs[0])
-            align[root] = max(align[root], 1 << (len(webs) - 1).bit_length())
         body = [bodies.find(n) for n in range(len(roots))]
         members: dict[int, list[int]] = {}
         for n, root in enumerate(body):
             members.setdefault(root, []).append(n)
         pinned = {body[web[x]] for x in self.outside}
         pinned |= {body[n] for n, r in enumerate(registers) if r == _STACK}
-        return Webs(registers, self.reads, self.writes, [0] * len(roots), body, members, align,
-                    pinned)  # fmt: skip
+        return Webs(registers, self.reads, self.writes, [0] * len(roots), body, members, pinned)
 
     def _operands(self) -> Iterator[list[int]]:
         """Yield the webs that each operand of several registers names."""
