@@ -40,19 +40,19 @@ class FP64Options(Benchmark):
         sides = [int(one) for one in asked.size.split(",")]
         for letter in asked.precision.split(","):
             for side in sides:
-                of = _Product(cupy, letter, *_drawn(cupy, draw, letter, side, side, side))
+                of = _Product(cupy, letter, *_drawn(draw, letter, side, side, side))
                 yield of.row("certify", certify=True)
                 if side == sides[0]:
                     yield from of.limited()
                 del of
             first = sides[0]
             for k in _LONG[letter]:
-                made = _drawn(cupy, draw, letter, first // 2, first // 2, k)
+                made = _drawn(draw, letter, first // 2, first // 2, k)
                 yield _Product(cupy, letter, *made).row("long sums")
-            made = _drawn(cupy, draw, letter, first - 1, first - 1, first - 1)
+            made = _drawn(draw, letter, first - 1, first - 1, first - 1)
             yield _Product(cupy, letter, *made).row("odd size")
             if letter == "d":
-                a, b = _drawn(cupy, draw, letter, first + 1, first + 1, first + 1)
+                a, b = _drawn(draw, letter, first + 1, first + 1, first + 1)
                 yield _Product(cupy, letter, a[1:, 1:], b[1:, 1:]).row("unaligned columns")
                 del a, b
             del made
@@ -122,7 +122,7 @@ class _Product:
         forget_plans()
 
 
-def _drawn(cupy: Any, draw: Any, letter: str, m: int, n: int, k: int) -> tuple[Any, Any]:
+def _drawn(draw: Any, letter: str, m: int, n: int, k: int) -> tuple[Any, Any]:
     """Return matrices of normal numbers."""
     made = []
     for shape in ((m, k), (k, n)):

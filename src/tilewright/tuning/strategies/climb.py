@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
-from tilewright.tuning.strategies.guided import ranked
+from tilewright.tuning.strategies.base import STRATEGIES, Points
+from tilewright.tuning.strategies.guided import Drawing
 
 __all__ = ["Climb"]
 
@@ -24,21 +23,16 @@ _LEADERS = 4
 _EXPLORATION = 0.15
 
 
-class Climb(Strategy):
+class Climb(Drawing):
     """Try starting points and scouts, then the neighbours of the best seen."""
 
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         self._random = random.Random(seed)  # noqa: S311  # a search, not a secret
-        self._proposed: set[Config] = set()
         self._seconds: dict[Config, float] = {}
         self._neighbours: dict[Config, list[Config]] = {}
         self._first = list(reversed(self.start))
         self._scouts = _SCOUTS
-
-    @cached_property
-    def _draws(self) -> Iterator[Config]:
-        return ranked(self.space, self.seed, self.background)
 
     def propose(self) -> Config | None:
         """Return a starting point, a scout, or a neighbour of a leader."""
@@ -61,9 +55,6 @@ class Climb(Strategy):
                 if candidate not in self._proposed:
                     return candidate
         return self._draw()
-
-    def _draw(self) -> Config | None:
-        return next((config for config in self._draws if config not in self._proposed), None)
 
     def _around(self, leader: Config) -> list[Config]:
         if leader not in self._neighbours:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy, needs
-from tilewright.tuning.strategies.guided import ranked
+from tilewright.tuning.strategies.base import STRATEGIES, Points, needs
+from tilewright.tuning.strategies.guided import Drawing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ _ETA = 3.0
 _FAILED = 1e30
 
 
-class Evolutionary(Strategy):
+class Evolutionary(Drawing):
     """pymoo's genetic algorithm; children that are no points become neighbours that are."""
 
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
@@ -37,13 +37,8 @@ class Evolutionary(Strategy):
         needs("pymoo", "the evolutionary strategy")
         self._random = np.random.default_rng(seed)
         self._seconds: dict[Config, float] = {}
-        self._proposed: set[Config] = set()
         self._waiting: list[Config] = []
         self._generation: Any = None
-
-    @cached_property
-    def _draws(self) -> Iterator[Config]:
-        return ranked(self.space, self.seed, self.background)
 
     def propose(self) -> Config | None:
         """Return the next of a generation; None until all of the last have been told."""
@@ -78,9 +73,6 @@ class Evolutionary(Strategy):
         self._generation.set("F", np.array(times)[:, None])
         self._algorithm.tell(infills=self._generation)
         return True
-
-    def _draw(self) -> Config | None:
-        return next((config for config in self._draws if config not in self._proposed), None)
 
     def _config(self, codes: NDArray[Any]) -> Config:
         values = {

@@ -12,7 +12,7 @@ from tilewright.space import Config
 from tilewright.tuning.strategies.base import STRATEGIES, Background, Points, Strategy
 from tilewright.tuning.strategies.sampled import draws
 
-__all__ = ["Guided", "ranked"]
+__all__ = ["Drawing", "Guided"]
 
 # A space of so many points is ranked as a whole; of a larger one so many are drawn, time and again.
 _RANKED = 8192
@@ -29,20 +29,31 @@ def ranked(space: Points, seed: int, background: Background) -> Iterator[Config]
         yield from (some[place] for place in order.tolist())
 
 
-class Guided(Strategy):
-    """Rank points by `Background.forecast`; where there is none, draw them."""
+class Drawing(Strategy):
+    """A strategy that draws points in the order of `ranked`, none that was proposed."""
 
     def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
         super().__init__(space, seed, start)
         self._proposed: set[Config] = set()
 
     @cached_property
-    def _order(self) -> Iterator[Config]:
-        return chain(self.start, ranked(self.space, self.seed, self.background))
+    def _draws(self) -> Iterator[Config]:
+        return ranked(self.space, self.seed, self.background)
+
+    def _draw(self) -> Config | None:
+        return next((config for config in self._draws if config not in self._proposed), None)
+
+
+class Guided(Drawing):
+    """Rank points by `Background.forecast`; where there is none, draw them."""
+
+    @cached_property
+    def _draws(self) -> Iterator[Config]:
+        return chain(self.start, super()._draws)
 
     def propose(self) -> Config | None:
         """Return a starting point, or the best that was not proposed."""
-        found = next((config for config in self._order if config not in self._proposed), None)
+        found = self._draw()
         if found is not None:
             self._proposed.add(found)
         return found
