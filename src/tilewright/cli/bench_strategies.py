@@ -28,10 +28,6 @@ def command(
         ),
     ] = "all",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each.")] = 5,
-    candidates: Annotated[
-        int | None,
-        typer.Option("--candidates", min=1, help="Of each run at most; its space's budget."),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="JSON file to write, and to go on from where it is."),
@@ -51,7 +47,7 @@ def command(
     document = _earlier(output) or {"environment": environment_record(), "results": []}
     rows = document["results"]
     recordings = [one for file in files for one in read_recordings(file)]
-    for row in compared(recordings, names_of(strategies), seeds, rows, candidates):
+    for row in compared(recordings, names_of(strategies), seeds, rows):
         rows.append(row)
         if output is not None:
             write_atomically(output, _text(document))

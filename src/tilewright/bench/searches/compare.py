@@ -60,7 +60,6 @@ def compared(
     names: Sequence[str],
     seeds: int,
     known: Sequence[Any] = (),
-    candidates: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each strategy and space; spaces inside.
 
@@ -74,8 +73,6 @@ def compared(
         Runs of each.
     known : sequence
         Rows of an earlier run, which are not made again.
-    candidates : int, optional
-        Of each run at most; a score counts what was reached until then.
     """
     done = {(row["strategy"], row["space"]) for row in known}
     peers: dict[str, KernelTuner] = {}
@@ -86,7 +83,7 @@ def compared(
             if name.startswith(PEER) and recording.name not in peers:
                 peers[recording.name] = KernelTuner(recording)
             others = [one for one in recordings if one is not recording]
-            yield _row(recording, name, seeds, others, peers, candidates)
+            yield _row(recording, name, seeds, others, peers)
 
 
 def _row(
@@ -95,11 +92,10 @@ def _row(
     seeds: int,
     others: Sequence[Recording],
     peers: dict[str, KernelTuner],
-    candidates: int | None,
 ) -> dict[str, Any]:
     """Return what a strategy did on a space."""
     end = budget_candidates(recording)
-    most = min(len(recording), candidates or max(end, _AFTER[2]))
+    most = min(len(recording), max(end, _AFTER[2]))
     known = background_of(recording, others if name == TAUGHT else ())
     ours = TAUGHT.split()[0] if name == TAUGHT else name
     runs = [
