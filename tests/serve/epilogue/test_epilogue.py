@@ -81,6 +81,30 @@ def test_the_formula_holds(
         assert is_close(tw.gemm(a, b, alpha=0.75, epilogue=then), right, name)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [((2, 3, 4, 5), (5, 6)), ((3, 4, 5), (3, 5, 6)), ((4, 5), (2, 5, 6))]
+)
+@pytest.mark.parametrize("name", ["float32", "float16"])
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_batches_are_followed_product_by_product(
+    first: tuple[int, ...], second: tuple[int, ...], name: str, of_rows: bool
+) -> None:
+    """Also into results whose rows are apart."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.uniform(-1, 1, shape).astype(name) for shape in (first, second))
+    bias = rng.uniform(-1, 1, (4, 1) if of_rows else (6,)).astype(name)
+    then = tw.Epilogue(bias, "gelu", scale_b=rng.uniform(1, 2, 6).astype("f4"))
+    right = reference(a, b, None, 1, 0, then)
+    assert is_close(tw.gemm(a, b, epilogue=then), right, name)
+    for pad in (0, 2):
+        whole = rng.uniform(-1, 1, (*right.shape[:-1], 6 + pad)).astype(name)
+        c, kept = whole[..., :6], whole.copy()
+        right = reference(a, b, kept[..., :6], 1, 2, then)
+        assert tw.gemm(a, b, c, beta=2, epilogue=then) is c
+        assert is_close(c, right, name)
+        assert np.array_equal(whole[..., 6:], kept[..., 6:])
+
+
 def test_integers_become_floats() -> None:
     """Sums are exact, and what follows is in single precision."""
     rng = np.random.default_rng(0)
@@ -170,6 +194,10 @@ def test_arrays_on_a_device(cuda: LiveDevice, kind: str, name: str, activation: 
                 assert is_close(here(c), right, out)
         got = tw.gemm(there(x, name), there(y, name), epilogue=tw.Epilogue(there(bias, out)))
         assert is_close(here(got), reference(x, y, None, 1, 0, tw.Epilogue(bias)), out)
+        batch = there(x, name).reshape(1, 1, m, k) if k % 2 == 0 else there(x[None], name)
+        got = tw.gemm(batch, there(y, name), epilogue=tw.Epilogue(there(bias, out), activation))
+        right = reference(x, y, None, 1, 0, tw.Epilogue(bias, activation))
+        assert is_close(here(got[0, 0] if k % 2 == 0 else got[0]), right, out)
 
 
 def test_plans_are_kept_of_weights_where_no_gradient_is_wanted() -> None:
@@ -213,5 +241,5 @@ def test_results_are_on_the_device_of_their_operands() -> None:
         empty=lambda *_: current[-1],
     )
     x = SimpleNamespace(data=SimpleNamespace(device_id=1))
-    assert CuPy(module).zeros(x, 2, 2, "float32") == 1
+    assert CuPy(module).zeros(x, (2, 2), "float32") == 1
     assert CuPy(module).empty(x, (2, 2), "float32") == 1

@@ -79,10 +79,14 @@ class Library:
         """Write numbers into an array, rounded to its type."""
         self.arrays(c, c, None).put(c, values)
 
-    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
+    def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         """Return zeros of a type beside another array."""
         with self.beside(like):
-            return self.module.zeros((m, n), name)
+            return self.module.zeros(shape, name)
+
+    def is_dense(self, x: Any) -> bool:
+        """Whether an array's rows follow each other in memory."""
+        return bool(x.flags.c_contiguous)
 
     def activated(self, v: Any, activation: str | None) -> Any:
         """Return an activation of each element."""
@@ -143,8 +147,11 @@ class Torch(Library):
     def dtype(self, x: Any) -> Any:
         return x
 
-    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
-        return self.module.zeros((m, n), dtype=getattr(self.module, name), device=like.device)
+    def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
+        return self.module.zeros(shape, dtype=getattr(self.module, name), device=like.device)
+
+    def is_dense(self, x: Any) -> bool:
+        return bool(x.is_contiguous())
 
     def activated(self, v: Any, activation: str | None) -> Any:
         functional = self.module.nn.functional

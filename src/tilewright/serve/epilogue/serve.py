@@ -4,7 +4,8 @@
 
 Where tensor cores take short operands the kernel applies it to its sums (`fused.py`).
 Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
-arrays' library does the rest, in the sums' precision; either way results are rounded once.
+arrays' library does the rest, in the sums' precision; either way results are rounded once.  A batch
+of one b, whose rows follow each other, is one product with an epilogue.
 """
 
 from __future__ import annotations
@@ -138,17 +139,25 @@ def gemm_then(
             return made
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
-    if batch:
-        raise ValueError(
-            f"a.shape={tuple(a.shape)}: an epilogue is for two dimensions; leave it out"
-        )
     out = _out(library, a, c, out_dtype)
     vectors = _vectors(library, epilogue, m, n, out)
     _check(library, a, b, c, alpha, beta, vectors, out)
+    shape = (*batch, m, n)
     with library.beside(a):
-        if 0 in (m, n):
-            return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
-        if is_narrow(a) and k and alpha != 0 and library.on_device and not rest["device"]:
+        if 0 in shape:
+            return library.cast(library.zeros(a, shape, "float32"), out) if c is None else c
+        if batch and op_a == Trans.N and _is_one(library, a, b, c, vectors):
+            x, z = (None if one is None else one.reshape(-1, one.shape[-1]) for one in (a, c))
+            made = gemm_then(epilogue, x, b, z, alpha, beta, trans_a, trans_b, out_dtype, rest)
+            return made.reshape(shape) if c is None else c
+        if (
+            not batch
+            and is_narrow(a)
+            and k
+            and alpha != 0
+            and library.on_device
+            and not rest["device"]
+        ):
             from tilewright.serve.narrow.calls import Call
 
             scalars = complex(alpha).real, complex(beta).real
@@ -156,7 +165,14 @@ def gemm_then(
             made = _fused(library.arrays(a, b, c), call, a, b, c, vectors, key)
             if made is not None:
                 return made
-        return _behind(library, a, b, c, alpha, beta, (m, n), (op_a, op_b), out, vectors, rest)
+        return _behind(library, a, b, c, alpha, beta, shape, (op_a, op_b), out, vectors, rest)
+
+
+def _is_one(library: Library, a: Any, b: Any, c: Any, vectors: Vectors) -> bool:
+    """Whether a batch is one product: of one b, rows alike, which follow each other."""
+    rows_alike = vectors.scale_a is None and not vectors.bias_of_rows
+    dense = all(library.is_dense(x) for x in (a, c) if x is not None)
+    return rows_alike and dense and len(b.shape) == 2
 
 
 def _precision(kind: str, out: str) -> Precision:
@@ -171,6 +187,7 @@ def _check(
 ) -> None:
     """Refuse what no product with such an epilogue is."""
     from tilewright.precision import precision
+    from tilewright.serve.batched.arrange import meets_itself
     from tilewright.serve.checks import check_scalars
 
     if out in _COMPLEX and vectors.activation:
@@ -190,7 +207,8 @@ def _check(
                 f"{name} is on {library.place(x)} but a is on {library.place(a)};"
                 " move them to one device"
             )
-    if c is not None and overlaps_itself(c.shape, arrays.steps(c)):
+    meets = overlaps_itself if c is not None and len(c.shape) == 2 else meets_itself
+    if c is not None and meets(c.shape, arrays.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in {**given, "c": None, "bias": vectors.bias}.items():
         if c is not None and x is not None and arrays.shared(x, c):
@@ -300,7 +318,7 @@ def _behind(
     c: Any,
     alpha: Any,
     beta: Any,
-    size: tuple[int, int],
+    shape: tuple[int, ...],
     operations: tuple[Trans, Trans],
     out: str,
     vectors: Vectors,
@@ -312,7 +330,7 @@ def _behind(
     kind = type_name(a.dtype)
     wide = kind if kind in (*_FLOATS, *_COMPLEX) else "float32"
     if alpha == 0:  # neither a nor b is read
-        v = library.zeros(a, *size, wide)
+        v = library.zeros(a, shape, wide)
     else:
         asked = "float32" if is_narrow(a) and kind != "int8" else None
         trans_a, trans_b = operations
