@@ -159,7 +159,8 @@ def _letters(name: str) -> tuple[str, ...]:
 class _Adoption:
     """The work on one device, and the folder that says how far it is.
 
-    `device` is what workers of a `cluster` call theirs.
+    `device` is what workers of a `cluster` call theirs; without it those of the host that are like
+    this one help to tune.
     """
 
     live: LiveDevice
@@ -248,8 +249,8 @@ class _Adoption:
         from tilewright.problem import Problem
 
         problem = Problem(size, size, size, letter, *trans)  # type: ignore[arg-type]
-        where = self.device if self.cluster else self.live
-        found = tune(problem, where, budget=seconds, resume=not self.afresh, cluster=self.cluster)
+        about = {"budget": seconds, "resume": not self.afresh, "cluster": self.cluster}
+        found = tune(problem, self.device, **about)
         if self.cluster and found.served is not None:  # elsewhere it is kept there
             keep(self.live, found.served)
         rate = gigaflops(found.winner.flops_per_second)

@@ -27,7 +27,6 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tilewright.backend import LiveDevice
     from tilewright.tuning.tuner import Progress, TuningResult
 
 __all__ = ["command", "describe", "progress_bar"]
@@ -110,7 +109,6 @@ def command(
     trans_a, trans_b = parse_trans(trans)
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
     with ExitStack() as held:
-        live: LiveDevice | str | None = device
         peak = None
         if cluster is None:
             live = find_device(device)
@@ -120,7 +118,7 @@ def command(
         observer = held.enter_context(progress_bar(peak, quiet=json))
         found = tune(
             problem,
-            live,
+            device,
             budget=budget,
             strategy=strategy,
             stencil=stencil,

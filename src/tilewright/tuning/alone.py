@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from tilewright.backend import LiveDevice
+from tilewright.backend import LiveDevice, devices
 from tilewright.paths import data_dir, locked, private_directory
 
-__all__ = ["alone_on"]
+__all__ = ["alike", "alone_on"]
 
 # A lock may be taken again by what its holder starts, such as the tuner of a benchmark.
 _of_process: dict[Path, threading.RLock] = {}
@@ -24,6 +24,15 @@ _making = threading.Lock()
 
 def _on_standard_error(line: str) -> None:
     sys.stderr.write(f"tilewright: {line}\n")
+
+
+def alike(live: LiveDevice) -> list[LiveDevice]:
+    """Return the other GPUs of this host whose times may be compared with a CUDA device's."""
+    return [
+        one
+        for one in (devices() if live.backend == "cuda" else ())
+        if one.id != live.id and one.fingerprint == live.fingerprint
+    ]
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 Two kinds of work flow through here.  *Preparing* uses the host's cores; *timing* uses the
 device.  On a GPU they overlap: every core compiles, and one process alone checks a candidate
-on small exact problems and times it.  On a CPU device they share the same cores, and a
-compiler beside a kernel would spoil its time; there, preparing (compile and check) and timing
-alternate in batches.
+on small exact problems and times it; where there are several GPUs alike, each has such a
+process.  On a CPU device they share the same cores, and a compiler beside a kernel would spoil
+its time; there, preparing (compile and check) and timing alternate in batches.
 
 Where timing is what takes long, prepared candidates come with a forecast
 (`tilewright.tuning.forecast`): the most promising is timed first, and those that the
@@ -122,6 +122,8 @@ class Runner:
         Whether timing needs the cores that preparing uses.
     limits : Limits
         Time-outs.
+    beside : sequence of WorkerSettings
+        Of processes on other devices of the same kind, which check and time, too.
     """
 
     def __init__(
@@ -134,13 +136,15 @@ class Runner:
         *,
         exclusive: bool,
         limits: Limits,
+        beside: Sequence[WorkerSettings] = (),
     ) -> None:
         cores = len(os.sched_getaffinity(0))
         most = min(8, cores) if exclusive else min(cores, int(settings.memory_gib / _COMPILER_GIB))
         # Where both go on at once, who launches kernels goes first.
         behind = replace(settings, nice=0 if exclusive else _NICE)
         self._preparers = [WorkerProcess(behind) for _ in range(max(1, most))]
-        self._timer = WorkerProcess(settings)
+        self._timers = [WorkerProcess(one) for one in (settings, *beside)]
+        self._timer = self._timers[0]  # finalists race on one device
         self._request, self._blank, self._record = (
             {**request, "ahead": not exclusive}, blank, record,
         )  # fmt: skip
@@ -150,7 +154,7 @@ class Runner:
         # enough that the strategy learns soon.
         many = exclusive or request.get("forecast")
         self._batch = (4 if many else 1) * len(self._preparers)
-        self.spent = Spent(len(self._preparers))
+        self.spent = Spent(len(self._preparers), len(self._timers))
         self.places: dict[str, int] = {}  # candidates by where they ran, on a cluster
         self.best_ns: int | None = None
         self.outside: float | None = None  # share of the cores that others had during the race
@@ -195,13 +199,9 @@ class Runner:
             if self._exclusive:
                 full = len(self._ready) >= self._batch or now > deadline or exhausted
                 timing = self._timer.busy or (len(self._ready) > 0 and (timing or full))
-            if (
-                self._ready
-                and not self._timer.busy
-                and (not self._exclusive or (timing and not preparing))
-                and not late
-            ):
-                self._start_timing()
+            if self._ready and (not self._exclusive or (timing and not preparing)) and not late:
+                for worker in self._timers:
+                    self._start_timing(worker)
             if late:
                 self._drop_searches()
             busy = [w for w in self._workers if w.busy]
@@ -215,7 +215,7 @@ class Runner:
 
     @property
     def _workers(self) -> tuple[WorkerProcess, ...]:
-        return (*self._preparers, self._timer)
+        return (*self._preparers, *self._timers)
 
     def _feed(self, strategy: Strategy, skip: set[str], *, one: bool) -> bool:
         """Give idle preparers candidates; return whether there are none left."""
@@ -261,10 +261,13 @@ class Runner:
     def _about(self, candidate: Measurement, do: str) -> dict[str, Any]:
         return {**self._request, "do": do, **_as_json(candidate)}
 
-    def _start_timing(self) -> None:
+    def _start_timing(self, worker: WorkerProcess) -> None:
+        """Let a device's process have the next candidate, if it is idle and there is one."""
+        if worker.busy or not self._ready:
+            return
         candidate = self._ready.take()
         request = self._about(candidate, "time") | {"best_ns": self.best_ns}
-        self._timer.ask(candidate, request, self.limits.time)
+        worker.ask(candidate, request, self.limits.time)
 
     def _listen(self, busy: Sequence[WorkerProcess], strategy: Strategy) -> None:
         """Wait for an answer or a time-out and act on it."""
@@ -278,10 +281,10 @@ class Runner:
                 self._try_again(candidate, strategy)
             elif answer.status != Status.OK:
                 self._finish(strategy, failed(candidate, answer))
-            elif worker is self._timer:
+            elif worker in self._timers:
                 times = tuple(answer.data["times_ns"])
-                if self._ready and not self._exclusive:  # the device waits for no bookkeeping
-                    self._start_timing()
+                if not self._exclusive:  # the device waits for no bookkeeping
+                    self._start_timing(worker)
                 self._finish(strategy, replace(candidate, status=Status.OK, times_ns=times))
             else:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])

@@ -29,7 +29,7 @@ from tilewright.space import Config, Constraint
 from tilewright.stencil import Mode, Stencil, Variant
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
-from tilewright.tuning.alone import alone_on
+from tilewright.tuning.alone import alike, alone_on
 from tilewright.tuning.asked import family_of, look_at, look_at_more, space_without
 from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
@@ -107,7 +107,7 @@ def tune(
     problem : Problem
         What to tune for.
     device : str or LiveDevice, optional
-        Where; the best device by default.
+        Where; by default the best device, and those of this host that are like it.
     budget : str or float
         For the whole run: seconds, or text such as ``"10m"``, ``"500 candidates"`` or
         ``"converged"`` (`tuning.budget`); several with commas end at whichever comes first.
@@ -163,10 +163,12 @@ def tune(
         live = find_device(device) if joined is None else cast(LiveDevice, joined.live)
         check_memory(problem, live, checked=True)
         family = family_of(live, stencil, problem)
-        if joined is None:
-            held.enter_context(alone_on(live, f"tuning {problem}"))
+        beside = alike(live) if joined is None and device is None else []
+        for one in () if joined is not None else (live, *beside):
+            held.enter_context(alone_on(one, f"tuning {problem}"))
         opened = store or held.enter_context(Store())
         session = _Session(live, problem, family, asked, observer, opened, joined)
+        session.beside = beside
         if pruning == "none":
             session.served = session.space = space_without(session.space, "heuristic")
         dropped = "proof" if unproved_schedules else ""
@@ -212,6 +214,7 @@ class _Session:
         self.name = ""  # the strategy's
         self.learned = False  # whether measurements of other problems prune the space
         self.lessons: Sequence[str | os.PathLike[str]] = ()
+        self.beside: Sequence[LiveDevice] = ()  # which check and time as well
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -269,8 +272,10 @@ class _Session:
             from tilewright.tuning.cluster import ClusterRunner
 
             return ClusterRunner(self.cluster, modules, *shared, limits)
-        settings = WorkerSettings(self.live.id, memory_gib(), modules)
-        return Runner(settings, *shared, exclusive=exclusive, limits=limits)
+        settings, *beside = (
+            WorkerSettings(one.id, memory_gib(), modules) for one in (self.live, *self.beside)
+        )
+        return Runner(settings, *shared, exclusive=exclusive, limits=limits, beside=beside)
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.serve.streamed.schedule import shares_of
-from tilewright.serve.streamed.tiling import HostCuts, Tiling
+from tilewright.serve.streamed.tiling import HostCuts, PlacedCuts, Tiling
 
 SIDES = st.integers(1, 60_000)
 
@@ -32,7 +32,7 @@ CUTS = st.tuples(st.booleans(), st.sampled_from([150, 600, 2400])).map(lambda x:
 
 @given(
     st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000), st.integers(22, 34),
-    st.none() | CUTS, st.booleans(), st.integers(1, 3),
+    CUTS | st.booleans().map(PlacedCuts), st.booleans(), st.integers(1, 3),
 )  # fmt: skip
 def test_each_tile_is_computed_once_along_k(m, n, k, bits, cuts, split, devices):
     found = Tiling.of(m, n, k, 4, 2**bits, cuts, split=split)

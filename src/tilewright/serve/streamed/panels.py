@@ -82,7 +82,7 @@ class Panels:
         self._matrix, self._transport, self._tiling = matrix, transport, tiling
         self._sides, self._rows_are_k = sides, rows_are_k
         self._is_here = matrix.is_on(transport.live)
-        self._whole = None if tiling.panels or self._is_here else memory[0]
+        self._whole = memory[0] if memory and not tiling.panels else None
         self._free = [Slot(one) for one in memory] if tiling.panels else []
         self._kept: OrderedDict[tuple[int, int], Slot] = OrderedDict()
 
@@ -91,10 +91,9 @@ class Panels:
 
         Where the device holds panels, they are one piece of k.
         """
-        if self._is_here:
-            operand = self._matrix.operand(*self._place(number, steps))
-            return Slot(operand.memory, ld=operand.ld)
-        if self._whole is None:
+        if self._is_here and self.split is None:
+            return self._part(number, steps)
+        if self._tiling.panels:
             return self._panel(number, steps)
         arrival: list[Event] = []
         for p in range(*steps):
@@ -129,7 +128,8 @@ class Panels:
         """Let a part of the whole come."""
         unit = self.unit(number, p)
         slot = self._part(number, unit)
-        self._upload(slot, self._matrix.lines(*self._place(number, unit)))
+        if not self._is_here:
+            self._upload(slot, self._matrix.lines(*self._place(number, unit)))
         if self.split is not None:
             ready = self._transport.split(
                 self.split, self._sides[number], number, unit, slot.operand(), slot.arrival
@@ -139,6 +139,9 @@ class Panels:
 
     def _part(self, number: int, steps: Piece) -> Slot:
         """Return where a part of the whole is."""
+        if self._is_here:
+            operand = self._matrix.operand(*self._place(number, steps))
+            return Slot(operand.memory, ld=operand.ld)
         size = self._matrix.itemsize
         sides, k = self._sides[-1][1], self._tiling.k[-1][1]
         ld = aligned(sides if self._rows_are_k == self.row_major else k, size)

@@ -16,16 +16,12 @@ from tilewright.serve.request import Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.progress import said_of, tell
-from tilewright.serve.streamed.schedule import Schedule, shares_of
+from tilewright.serve.streamed.schedule import Schedule, schedule_of
 from tilewright.serve.streamed.tiling import Tiling
 from tilewright.serve.streamed.transport import Transport
 from tilewright.serve.streamed.worker import Job, Worker
 
 __all__ = ["multiply"]
-
-# Tiles that each of several devices has taken and not finished: one is computed, one is copied
-# back, one waits.  What is taken is lost to the others.
-_AHEAD = 3
 
 # How often whoever asks is told how far several devices are.
 _TELL_SECONDS = 0.1
@@ -61,16 +57,16 @@ def multiply(
     RuntimeWarning
         If a device failed, and others computed what it had.
     """
-    schedule = Schedule(shares_of(tiling, len(transports)))
+    every, count = len(tiling.places()), len(transports)
+    schedule, together = schedule_of(tiling, count)
     a, b, c = matrices
-    job = Job(request, tiling, schedule, a, b, c, _AHEAD if len(transports) > 1 else 0)
-    every = len(tiling.places())
+    job = Job(request, tiling, schedule, a, b, c, together)
 
     def told() -> None:
         tell(len(schedule.done), every)
 
     try:
-        if len(transports) == 1:
+        if count == 1:
             Worker(job, 0, transports[0], told).run()
         else:
             _together(job, transports, told)

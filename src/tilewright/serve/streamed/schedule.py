@@ -2,8 +2,8 @@
 
 ::
 
-    strips of C     | cuda:0 | cuda:1 | cuda:0 | cuda:1 ...      of matrices on the host
-    columns of C    | cuda:0          | cuda:1          |        of matrices on devices
+    strips of C     | cuda:0 | cuda:1 | cuda:0 | cuda:1 ...      of what fits devices: in turn
+    tiles of C      | cuda:0          | cuda:1          |        of what does not
                                       <- a device without any more takes the last ones of another
 
 A device copies one operand whole and its own part of the other.  A tile is the same product
@@ -15,20 +15,32 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from itertools import product
 
 from tilewright.serve.streamed.tiling import Piece, Place, Tiling
 
-__all__ = ["Schedule", "shares_of"]
+__all__ = ["Schedule", "schedule_of", "shares_of"]
+
+# Tiles that each of several devices has taken and not finished: one is computed, one is copied
+# back, one waits.  What is taken is lost to the others.
+_AHEAD = 3
+
+
+def schedule_of(tiling: Tiling, devices: int) -> tuple[Schedule, int]:
+    """Return who computes what, and how many tiles each begins together at most."""
+    if devices == 1:
+        return Schedule(shares_of(tiling, 1)), len(tiling.places())
+    return Schedule(shares_of(tiling, devices), _AHEAD), max(_AHEAD, tiling.early // devices)
 
 
 def shares_of(tiling: Tiling, devices: int) -> list[list[Place]]:
-    """Return each device's own tiles: of columns, of rows where there are more, or in turn."""
-    if tiling.early or devices == 1:  # those that come early are every device's
-        return [tiling.places()[number::devices] for number in range(devices)]
+    """Return each device's own tiles: in turn, or of columns, or of rows where there are more."""
     rows, columns = range(len(tiling.m)), range(len(tiling.n))
+    if not tiling.panels or devices == 1:
+        return [tiling.places()[number::devices] for number in range(devices)]
     if (len(rows), tiling.m[-1][1]) > (len(columns), tiling.n[-1][1]):
-        return [tiling.grown(own, columns) for own in _groups(tiling.m, devices)]
-    return [tiling.grown(rows, own) for own in _groups(tiling.n, devices)]
+        return [list(product(own, columns)) for own in _groups(tiling.m, devices)]
+    return [list(product(rows, own)) for own in _groups(tiling.n, devices)]
 
 
 def _groups(pieces: Sequence[Piece], count: int) -> list[list[int]]:
@@ -47,9 +59,13 @@ class Schedule:
     ----------
     shares : sequence of sequence of Place
         Each device's own.
+    ahead : int
+        Tiles that a device has taken and not finished at most, but for those it begins together;
+        0 for any number.
     """
 
-    def __init__(self, shares: Sequence[Sequence[Place]]) -> None:
+    def __init__(self, shares: Sequence[Sequence[Place]], ahead: int = 0) -> None:
+        self._ahead = ahead
         self._shares = [deque(one) for one in shares]
         self._returned: deque[Place] = deque()
         self._held: list[list[Place]] = [[] for _ in shares]
@@ -62,25 +78,38 @@ class Schedule:
     def take(self, device: int, *, own: bool = False) -> Place | None:
         """Return a tile to compute; None if there is none, nor will be.
 
-        Waits for tiles of others, who may have to give them back, unless it is to be `own`.
+        Waits for tiles of its own to be finished, and for those of others, who may have to give
+        them back; unless it is to be its `own`, one more to begin together.
         """
         with self._changed:
             while self.error is None and device in self._working:
-                place = self._next(device)
+                place = self.offer(device, own=own)
                 if place is not None:
-                    self._held[device].append(place)
                     return place
                 if own or not any(self._held):
                     break
                 self._changed.wait()
         return None
 
-    def _next(self, device: int) -> Place | None:
+    def offer(self, device: int, *, own: bool = False) -> Place | None:
+        """Return a tile to compute, as `take`, without waiting; None if there is none now."""
+        with self._changed:
+            place = self._next(device, own)
+            if place is not None:
+                self._held[device].append(place)
+            return place
+
+    def _next(self, device: int, own: bool) -> Place | None:
+        mine, held = self._shares[device], len(self._held[device])
+        if own:
+            return mine.popleft() if mine else None
+        if 0 < self._ahead <= held:
+            return None
         if self._returned:
             return self._returned.popleft()
-        if self._shares[device]:
-            return self._shares[device].popleft()
-        if len(self._held[device]) > 1:  # what is taken early is not left to who is free first
+        if mine:
+            return mine.popleft()
+        if held > 1:  # what is taken early is not left to who is free first
             return None
         most = max(self._shares, key=len)
         return most.pop() if most else None

@@ -14,7 +14,7 @@ from tilewright.serve.request import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
-from tilewright.serve.streamed.tiling import Early, HostCuts, Tiling
+from tilewright.serve.streamed.tiling import Early, HostCuts, PlacedCuts, Tiling
 from tilewright.serve.streamed.transport import InOrder, Transport
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ def serve_placed(
     matrices = [
         PlacedMatrix(live, operand, row_major, size) for live, (operand, row_major) in operands
     ]
-    _multiply(devices, request, matrices, None, events)
+    _multiply(devices, request, matrices, PlacedCuts(matrices[2].row_major), events)
 
 
 def _multiply(
     devices: Sequence[LiveDevice],
     request: Request,
     matrices: Sequence[HostMatrix | PlacedMatrix],
-    cuts: HostCuts | None,
+    cuts: HostCuts | PlacedCuts,
     after: Sequence[CUDAEvent] = (),
 ) -> None:
     """Cut a product and let devices compute it behind events."""
@@ -143,7 +143,7 @@ def _multiply(
     device_limit, host_limit = request.limits or (None, None)
     transports = [_transport(one, host_limit, device_limit is None, after) for one in devices]
     size = request.precision.element_bytes
-    split = cuts is not None and all(one.splits(request) for one in transports)
+    split = all(one.splits(request) for one in transports)
     cut = partial(Tiling.of, request.m, request.n, request.k, size, cuts=cuts, split=split)
     if device_limit is None:
         whole = cut(sys.maxsize).device_bytes(size)

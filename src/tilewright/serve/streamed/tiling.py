@@ -17,6 +17,9 @@ back (Nakasato 2010, equations 3 to 5, has the sum of all).
 Where they do not fit, tiles of C are as large as the memory allows, and panels along k stream past
 each.
 
+Matrices on devices are cut alike, for several devices to share: each copies one operand slab by
+slab, the first of which is short, and its own strips of the other one, which come whole.
+
 Tiles and pieces of k follow from sizes and the limit alone: bits depend on no device's speed.
 """
 
@@ -33,6 +36,7 @@ __all__ = [
     "HostCuts",
     "Piece",
     "Place",
+    "PlacedCuts",
     "Task",
     "Tiling",
     "aligned",
@@ -87,6 +91,27 @@ class HostCuts(NamedTuple):
 
 _CUTS = HostCuts()
 
+
+class PlacedCuts(NamedTuple):
+    """What decides how matrices on devices are cut that fit a device.
+
+    By simulation (`tilewright.bench.shared`) of two and four H100s.
+
+    Parameters
+    ----------
+    by_rows : bool
+        Whether C's lines are rows.
+    strips : int
+        Pieces of the side that strips are of, at most.
+    first : float
+        Part of k that the first slab is: until it is there, devices have nothing to multiply.
+    """
+
+    by_rows: bool = True
+    strips: int = 24
+    first: float = 1 / 4
+
+
 # A product that takes less than this part of the time of copies keeps up with what comes: two slabs
 # are enough.
 _MOSTLY_COPIES = 0.6
@@ -97,17 +122,12 @@ _LEAST_STRIP, _LEAST_SLAB = 512, 256
 # Slabs are multiples of this, strips of twice as much: whole tiles of kernels.
 _UNIT = 128
 
-# Of matrices on devices: 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132
-# multiprocessors idle.  From device to device a copy takes a tenth of the host's time, and C is
-# read and written again for each piece of k, of which there are two or more.
-_LEAST_PLACED, _MOST_PLACED, _LONGEST_STEPS = 2048, 4096, 8192
+# Of matrices on devices, slabs behind the first one at most: C is read and written again for each,
+# and parts of "fp32" are multiplied by so many steps at a time (promise.MOST_K).
+_LONGEST_SLAB = 8192
 
-# A piece is at most so long, that several devices have something to share.
-_LONGEST = 8192
-
-# Of a side that is far longer than the others, pieces at most: 2442 of 4096 rows by 8 columns take
-# the host longer than the link takes for all of it.
-_MOST_PIECES = 56
+# Of matrices on devices, strips that devices begin together: the others are left to who is first.
+_EARLY_PLACED = 0.9
 
 # What is in flight where matrices do not fit: panels of each operand, and tiles of C, one of which
 # is computed while another is copied.  Panels of so many steps along k, or more where sides leave
@@ -166,6 +186,8 @@ class Tiling:
         Pieces of k that come at once of the strips of these.
     split : bool
         Whether A and B are held once more, in parts (`tilewright.serve.streamed.parts`).
+    placed : bool
+        Whether the matrices are on devices, where strips come about as fast as they are begun.
     """
 
     m: tuple[Piece, ...]
@@ -176,11 +198,13 @@ class Tiling:
     early: int = 0
     together: int = 0
     split: bool = False
+    placed: bool = False
 
     @classmethod
     def of(
         cls, m: int, n: int, k: int, itemsize: int, limit: int,
-        cuts: HostCuts | None = _CUTS, name: str = "max_device_memory", *, split: bool = False,
+        cuts: HostCuts | PlacedCuts = _CUTS, name: str = "max_device_memory", *,
+        split: bool = False,
     ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
 
@@ -192,8 +216,8 @@ class Tiling:
             Bytes of an element.
         limit : int
             Bytes of device memory.
-        cuts : HostCuts, optional
-            Of matrices on the host; None of those on devices.
+        cuts : HostCuts or PlacedCuts
+            Of matrices on the host, or on devices.
         name : str
             What the caller knows the limit by.
         split : bool
@@ -204,7 +228,10 @@ class Tiling:
         ValueError
             If not even the smallest tiles fit.
         """
-        whole = cls._placed(m, n, k) if cuts is None else cls._streamed(m, n, k, itemsize, cuts)
+        if isinstance(cuts, PlacedCuts):
+            whole = cls._placed(m, n, k, cuts)
+        else:
+            whole = cls._streamed(m, n, k, itemsize, cuts)
         few = replace(whole, tiles=min(_TILES, len(whole.m) * len(whole.n)), early=0)
         for found in (replace(whole, split=split), whole, few):
             if found.device_bytes(itemsize) <= limit:
@@ -214,12 +241,10 @@ class Tiling:
     @classmethod
     def _streamed(cls, m: int, n: int, k: int, itemsize: int, cuts: HostCuts) -> Tiling:
         """Return how matrices are cut that come from the host and fit."""
-        across = cuts.by_rows if max(m, n) < 2 * min(m, n) else m > n  # whether strips are rows
+        strips, rows, columns = _in_strips(m, n, cuts)
         # How much longer than copies products take; the part of the operand that slabs are of.
         ratio = m * n * k / (max((m + n) * k, m * n) * itemsize * cuts.balance)
-        whole = (n if across else m) / (m + n)
-        strips = _strips(m if across else n, cuts.strips)
-        rows, columns = (strips, ((0, n),)) if across else (((0, m),), strips)
+        whole = (n if strips is rows else m) / (m + n)
         if ratio < _MOSTLY_COPIES:
             slabs = _slabs(k, 2)
             return cls(rows, columns, slabs, early=1, together=len(slabs))
@@ -235,14 +260,16 @@ class Tiling:
         return cls(rows, columns, slabs, early=early, together=together)
 
     @classmethod
-    def _placed(cls, m: int, n: int, k: int) -> Tiling:
-        """Return how matrices on devices are cut: pieces are half of what remains."""
-        rows, columns = _halves(m), _halves(n)
-        length = max(512, min(_LONGEST_STEPS, k // 2) // 512 * 512)
-        starts = [0, *range(length // 2, k, length)]
-        if len(starts) > 1 and k - starts[-1] < length // 4:
-            starts.pop()
-        return cls(rows, columns, tuple(pairwise([*starts, k])))
+    def _placed(cls, m: int, n: int, k: int, cuts: PlacedCuts) -> Tiling:
+        """Return how matrices on devices are cut: a short slab, and equal ones."""
+        strips, rows, columns = _in_strips(m, n, cuts)
+        first = max(_LEAST_SLAB, int(k * cuts.first) // _LEAST_SLAB * _LEAST_SLAB)
+        slabs: tuple[Piece, ...] = ((0, k),)
+        if k >= 2 * first:
+            rest = _equal(k - first, _LONGEST_SLAB)
+            slabs = ((0, first), *((first + start, first + stop) for start, stop in rest))
+        early = max(1, round(_EARLY_PLACED * len(strips)))
+        return cls(rows, columns, slabs, early=early, together=len(slabs), placed=True)
 
     @classmethod
     def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int, name: str) -> Tiling:
@@ -270,6 +297,16 @@ class Tiling:
     @classmethod
     def _cut(cls, m: int, n: int, k: int, side: int, steps: int) -> Tiling:
         return cls(_equal(m, side), _equal(n, side), _equal(k, steps), _PANELS, _TILES)
+
+    @property
+    def apart(self) -> bool:
+        """Whether each product is of one piece of k: of which parts have numbers, or see below."""
+        return self.split or self.placed
+
+    @property
+    def has_wide_operands(self) -> bool:
+        """Whether A or B of each product is a part of longer lines, as no dense matrix is."""
+        return self.placed and len(self.k) > 1 and len(self.m) * len(self.n) > 1
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -309,21 +346,7 @@ class Tiling:
 
     def places(self) -> list[Place]:
         """Return all tiles in the order in which they are finished."""
-        return self.grown(range(len(self.m)), range(len(self.n)))
-
-    def grown(self, rows: Sequence[int], columns: Sequence[int]) -> list[Place]:
-        """Return the tiles of some rows and columns in that order."""
-        places = list(product(rows, columns))
-        if self.panels or not places:
-            return places
-        top, left = self.m[rows[0]][0], self.n[columns[0]][0]
-        height, width = self.m[rows[-1]][1] - top, self.n[columns[-1]][1] - left
-
-        def when(at: Place) -> tuple[float, ...]:
-            down, across = (self.m[at[0]][0] - top) / height, (self.n[at[1]][0] - left) / width
-            return max(down, across), down < across, down + across
-
-        return sorted(places, key=when)
+        return list(product(range(len(self.m)), range(len(self.n))))
 
     def tasks(self, places: Sequence[Place]) -> Iterator[Task]:
         """Yield the products of tiles that are begun together, in their order."""
@@ -334,8 +357,8 @@ class Tiling:
             return
         wanted = set(places)
         for place, (begin, end) in self._arrivals():
-            for first in range(begin, end, 1 if self.split else end - begin):  # by their numbers
-                until = first + 1 if self.split else end
+            for first in range(begin, end, 1 if self.apart else end - begin):
+                until = first + 1 if self.apart else end
                 if place in wanted:
                     yield Task(place, (first, until), first == 0, until == last)
 
@@ -362,7 +385,8 @@ class Tiling:
 
         for slabs in range(1, last + 1):
             yield from ready()
-            while strips < max(1, round(self.early * slabs / last)):
+            come = self.early if self.placed else max(1, round(self.early * slabs / last))
+            while strips < come:
                 there[strips] = self.together
                 strips += 1
                 yield from ready()
@@ -411,6 +435,15 @@ def _length(piece: Piece) -> int:
     return piece[1] - piece[0]
 
 
+def _in_strips(
+    m: int, n: int, cuts: HostCuts | PlacedCuts
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return strips of C, and the pieces of m and n that they make."""
+    across = cuts.by_rows if max(m, n) < 2 * min(m, n) else m > n  # whether strips are rows
+    strips = _strips(m if across else n, cuts.strips)
+    return (strips, strips, ((0, n),)) if across else (strips, ((0, m),), strips)
+
+
 def _strips(side: int, most: int) -> tuple[Piece, ...]:
     """Return strips of a side of nearly equal lengths, of which the last is halved, and again."""
     length = max(_LEAST_STRIP, -(-side // (most * 2 * _UNIT)) * 2 * _UNIT)
@@ -430,16 +463,6 @@ def _slabs(k: int, most: int) -> tuple[Piece, ...]:
     while k - starts[-1] > len(starts) * length * 3 // 2 and len(starts) < most:
         starts.append(starts[-1] + len(starts) * length)
     return tuple(pairwise([*starts, k]))
-
-
-def _halves(side: int) -> tuple[Piece, ...]:
-    """Return pieces of a side, each half of what remains, in whole units."""
-    unit = max(_LEAST_PLACED, min(_MOST_PLACED, side // 4 // 256 * 256))
-    most = max(_LONGEST, -(-side // _MOST_PIECES // unit) * unit)
-    starts = [0]
-    while (left := side - starts[-1]) > unit * 3 // 2:
-        starts.append(starts[-1] + min(most, max(unit, left // 2 // unit * unit)))
-    return tuple(pairwise([*starts, side]))
 
 
 def _equal(side: int, most: int) -> tuple[Piece, ...]:

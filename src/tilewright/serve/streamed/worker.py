@@ -25,7 +25,7 @@ from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.schedule import Schedule
-from tilewright.serve.streamed.tiling import Piece, Place, Task, Tiling, span, tile_line
+from tilewright.serve.streamed.tiling import Piece, Place, Task, Tiling, aligned, span, tile_line
 from tilewright.serve.streamed.transport import Transport
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Job:
         Who computes what.
     a, b, c : HostMatrix or PlacedMatrix
         Its matrices.
-    ahead : int
-        Tiles that a device has taken and not finished at most; 0 for any number.
+    together : int
+        Tiles that a device begins together at most, where the tiling has some of these.
     """
 
     request: Request
@@ -79,7 +79,7 @@ class Job:
     a: HostMatrix | PlacedMatrix
     b: HostMatrix | PlacedMatrix
     c: HostMatrix | PlacedMatrix
-    ahead: int = 0
+    together: int
 
     @property
     def reads(self) -> bool:
@@ -112,15 +112,18 @@ class Worker:
     ) -> None:
         self._job, self._number, self._transport, self._tell = job, number, transport, tell
         t, c = job.tiling, job.c
+        # What is computed anew from C (see `_prove`) leaves it as it was.
         self._in_place = (
-            isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
+            isinstance(c, PlacedMatrix)
+            and c.is_on(transport.live)
+            and (t.has_wide_operands or c.is_wider_than(t.m, t.n))
+            and not (t.split and job.adds)
         )
         self._whole: Any = None  # room for all of C
         self._free: queue.Queue[Slot | None] = queue.Queue()
         self._finished: queue.Queue[tuple[Place, Slot] | None] = queue.Queue()
         self._panels: tuple[Panels, ...] = ()
         self._begun = 0
-        self._ahead = threading.Semaphore(job.ahead) if job.ahead else None
         self._written: set[Place] = set()  # tiles that are copied back
         self._failed: BaseException | None = None
 
@@ -166,8 +169,6 @@ class Worker:
         else:
             self._job.schedule.stop(error)
         self._free.put(None)  # nobody waits for ever
-        if self._ahead is not None:
-            self._ahead.release()
 
     def _wait_for(self, thread: threading.Thread) -> None:
         """Wait until a thread has ended, even if that is interrupted: it copies from our memory.
@@ -239,18 +240,12 @@ class Worker:
 
     def _next(self) -> list[Place]:
         """Return tiles to begin together: first as many as may be, for slabs of k."""
-        together = self._job.tiling.early and not self._begun
-        every = self._job.ahead or len(self._job.tiling.places())
-        places: list[Place] = []
-        while len(places) < (every if together else 1):
-            if self._ahead is not None:
-                self._ahead.acquire()
-            place = self._job.schedule.take(self._number, own=bool(places))
-            if place is None:
-                if self._ahead is not None:
-                    self._ahead.release()
-                break
-            places.append(place)
+        schedule, number = self._job.schedule, self._number
+        place = schedule.take(number)
+        places = [] if place is None else [place]
+        if self._job.tiling.early and not self._begun and places:
+            while len(places) < self._job.together and (more := schedule.take(number, own=True)):
+                places.append(more)
         return places
 
     def _arriving(self, task: Task) -> list[Slot]:
@@ -269,14 +264,15 @@ class Worker:
             self._begun += 1
             return Slot(operand.memory, ld=operand.ld, lane=self._begun)
         line, within = (rows, columns) if c.row_major else (columns, rows)
+        line_of = aligned if t.has_wide_operands else tile_line
         if t.tiles:
             tile = self._free.get()
             if tile is None or not self._job.schedule.works(self._number):
                 return None
             tile.users, tile.arrival = [], []
-            tile.ld = tile_line(within[1] - within[0], size)
+            tile.ld = line_of(within[1] - within[0], size)
         else:
-            ld = tile_line(t.n[-1][1] if c.row_major else t.m[-1][1], size)
+            ld = line_of(t.n[-1][1] if c.row_major else t.m[-1][1], size)
             offset = (line[0] * ld + within[0]) * size
             tile = Slot(self._transport.part(self._whole, offset), ld=ld)
         tile.lane = self._begun
@@ -345,7 +341,7 @@ class Worker:
     def _begin(self, place: Place, tile: Slot) -> Begun | None:
         """Begin to copy a tile; None where nobody wants it, or it cannot be."""
         if not self._job.schedule.works(self._number):
-            self._let_go(tile)  # who waits for its place goes on, and ends
+            self._let_go(tile)  # who waits for its room goes on, and ends
             return None
         rows, columns = self._pieces(place)
         c, part, events = self._job.c, None, tile.users
@@ -398,8 +394,6 @@ class Worker:
             self._multiply(task, tile, self._arriving(task), of_parts=False)
 
     def _let_go(self, tile: Slot) -> None:
-        """Let a tile's place and turn be another one's."""
+        """Let a tile's room be another one's."""
         if self._job.tiling.tiles:
             self._free.put(tile)
-        if self._ahead is not None:
-            self._ahead.release()
