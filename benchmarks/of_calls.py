@@ -429,21 +429,53 @@ def blas_testers() -> str:
 
 
 def devices() -> str:
-    """Return how much faster products are that several devices share."""
+    """Return how much faster products and searches are that several devices share."""
     if not is_there("h100/devices"):
         return not_yet("devices")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
-            row["matrices"], str(row["devices"]), f"{row['ms']:.1f}", f"{row['speedup']:.2f}",
-            "" if row["of_longest"] is None else f"{row['of_longest']:.2f}",
-            "" if row["xt_ms"] is None else f"{row['xt_ms']:.1f}",
+            row["matrices"], str(row["devices"]), f"{row['one_ms']:.1f}", f"{row['ms']:.1f}",
+            f"{row['speedup']:.2f}", *(
+                "" if row[name] is None else f"{row[name]:{form}}"
+                for name, form in (
+                    ("simulated", ".2f"), ("link_gbs", ".0f"), ("of_longest", ".2f"),
+                    ("xt_ms", ".1f"),
+                )
+            ),
         ]
         for row in rows("h100/devices")
     ]  # fmt: skip
-    head = ["", "n", "matrices", "devices", "a call, ms", "one device's time / theirs",
-            "call / the longer of links and kernel", "cuBLASXt, ms"]  # fmt: skip
-    return f"{about('h100/devices')}.\n\n{table(head, lines, 3)}"
+    head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
+            "simulated", "link, GB/s", "call / the longer of links and kernel",
+            "cuBLASXt, ms"]  # fmt: skip
+    found = [f"{about('h100/devices')}.", table(head, lines, 3)]
+    if is_there("h100/devices_search"):
+        found.append(_searches())
+    return "\n\n".join(found)
+
+
+def _searches() -> str:
+    """Return candidates a second of searches, as ``tilewright tune --json`` told them."""
+    lines = []
+    for row in load("h100/devices_search")["searches"]:
+        spent = row["spent"]
+        rate = row["tried"] / spent["wall"]
+        busy = [
+            f"{100 * spent[name] / (spent['wall'] * spent[of]):.0f} %"
+            for name, of in (
+                ("compiling", "workers"),
+                ("timing", "devices"),
+                ("kernels", "devices"),
+            )
+        ]
+        lines.append([
+            str(spent["devices"]), str(spent["workers"]), str(row["tried"]), f"{spent['wall']:.1f}",
+            f"{rate:.1f}", *busy,
+        ])  # fmt: skip
+    head = ["devices", "processes that compile", "candidates", "seconds", "a second",
+            "compiling", "timing", "kernels"]  # fmt: skip
+    return f"A search for SGEMM (`tilewright tune`):\n\n{table(head, lines, 0)}"
 
 
 def training() -> str:

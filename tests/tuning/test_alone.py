@@ -11,7 +11,11 @@ import threading
 import pytest
 
 from tilewright.backend import device
+from tilewright.problem import Problem
+from tilewright.tuning import tuner
 from tilewright.tuning.alone import alone_on
+from tilewright.tuning.runner import Runner
+from tilewright.tuning.store import Store
 
 HOLDER = """
 import sys
@@ -87,3 +91,19 @@ def test_threads_take_turns():
     for one in threads:
         one.join()
     assert most == [1, 1, 1, 1]
+
+
+def test_devices_alike_time_candidates_of_one_search(tmp_path, monkeypatch):
+    begin, used = Runner._start_timing, set()
+
+    def begun(self, worker):
+        begin(self, worker)
+        if worker.busy:
+            used.add(worker)
+
+    monkeypatch.setattr(Runner, "_start_timing", begun)
+    monkeypatch.setattr(tuner, "alike", lambda live: [live])
+    with Store(tmp_path / "store.sqlite") as store:
+        problem = Problem(48, 40, 32, "s")
+        found = tuner.tune(problem, budget=3, strategy="random", stencil="packed", store=store)
+    assert len(used) == found.spent.devices == 2

@@ -30,6 +30,7 @@ __all__ = [
     "kernel_ms",
     "link_ms",
     "ms",
+    "peer_rate",
 ]
 
 TURNS = 3
@@ -37,6 +38,9 @@ _BLOCKS = (2048, 4096)  # of cuBLASXt; 2048 is its default
 
 # Rows that are drawn; matrices repeat them, in another order each time.
 _DRAWN = 512
+
+# What is copied from a device to another to time that.
+_PEER_BYTES = 256 << 20
 
 # Entries of C that are compared with sums in float64.
 _SAMPLES = 32
@@ -92,11 +96,11 @@ def ms(call: Callable[[], Any]) -> float:
 def link_ms(devices: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> float:
     """Return how long operands take to devices while C comes from there, at the links' best.
 
-    Each of several devices takes A, and its part of B and of C.
+    Each of several devices takes B, and its rows of A and of C.
     """
     from tilewright.serve.streamed.overlapped import Overlapped
 
-    n, count = arrays[0].shape[1], len(devices)
+    n, count = len(arrays[0]), len(devices)
     carriers = [Overlapped(one) for one in devices]
     try:
         rooms = [one.allocate([arrays[0].nbytes] * 3) for one in carriers]
@@ -105,9 +109,9 @@ def link_ms(devices: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> float:
             part = slice(number * n // count, (number + 1) * n // count)
             one, (a, b, c) = carriers[number], rooms[number]
             ends = (
-                one.upload(a, arrays[0], n, ()),
-                one.upload(b, arrays[1][:, part], n, ()),
-                one.fetch(c, arrays[2][:, part], n, ()),
+                one.upload(b, arrays[1], n, ()),
+                one.upload(a, arrays[0][part], n, ()),
+                one.fetch(c, arrays[2][part], n, ()),
             )
             for end in ends:
                 if end is not None:
@@ -126,6 +130,27 @@ def link_ms(devices: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> float:
     finally:
         for one in carriers:
             one.close()
+
+
+def peer_rate(devices: Sequence[Any]) -> float:
+    """Return the bytes a second that the second device copies from the first at best."""
+    from tilewright.serve.streamed.overlapped import Overlapped
+    from tilewright.serve.streamed.placed import DeviceLines
+
+    first, other = devices[:2]
+    memory, carrier = first.allocate(_PEER_BYTES), Overlapped(other)
+    try:
+        (room,) = carrier.allocate([_PEER_BYTES])
+        lines = DeviceLines(first, memory, _PEER_BYTES, (1, _PEER_BYTES // 4), 4)
+
+        def copied() -> None:
+            carrier.upload(room, lines, _PEER_BYTES // 4, ()).wait()
+
+        copied()
+        return _PEER_BYTES / min(ms(copied) for _ in range(TURNS)) * 1e3
+    finally:
+        carrier.close()
+        first.free(memory)
 
 
 def kernel_ms(

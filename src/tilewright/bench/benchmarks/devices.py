@@ -1,14 +1,16 @@
 """Products that all CUDA devices of this host share, beside one of them.
 
-With matrices on the first device the time is compared with that of the device alone.  With those in
+With matrices on the first device the time is compared with that of the device alone, and with what
+a simulation says that is given that time and the rate of a copy between two devices.  With those in
 pinned memory it is compared with what it cannot be less than: the longer of the kernel on one
-device's part of C (T_kernel), and of all links at once (T_comm: A, a part of B and a part of C for
+device's part of C (T_kernel), and of all links at once (T_comm: B, a part of A and a part of C for
 each).  cuBLASXt on as many devices is the peer.
 """
 
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -20,9 +22,11 @@ from tilewright.backend import devices as live_devices
 from tilewright.bench import host_matrices as host
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
+from tilewright.bench.shared import Rates, seconds_of
 from tilewright.bench.sizes import parse_sizes
 from tilewright.precision import precision
 from tilewright.serve.gemm import gemm
+from tilewright.serve.streamed.tiling import PlacedCuts, Tiling
 
 __all__ = ["BENCHMARK"]
 
@@ -50,7 +54,7 @@ class Devices(Benchmark):
         if row["matrices"] == "on the host":
             told = f"{row['of_longest']:.2f} of max(T_comm, T_kernel), cuBLASXt {row['xt_ms']}"
         else:
-            told = f"{row['speedup']:.2f} times as fast as one"
+            told = f"{row['speedup']:.2f} times as fast as one, simulated {row['simulated']}"
         return (
             f"{row['precision']} {row['size']} {row['matrices']}, {row['devices']} devices:"
             f" {row['ms']:.1f} ms, {told}"
@@ -60,11 +64,11 @@ class Devices(Benchmark):
         """Return all rows."""
         names = (
             "precision", "size", "matrices", "devices", "ms", "one_ms", "speedup", "longest_ms",
-            "of_longest", "xt_ms",
+            "of_longest", "xt_ms", "simulated", "link_gbs",
         )  # fmt: skip
         heads = (
             "precision", "n", "matrices", "devices", "ms", "one device, ms", "speedup",
-            "max(T_comm, T_kernel)", "total / max", "cuBLASXt",
+            "max(T_comm, T_kernel)", "total / max", "cuBLASXt", "simulated speedup", "link, GB/s",
         )  # fmt: skip
         return heads, [[row[name] for name in names] for row in rows]
 
@@ -81,7 +85,8 @@ def _rows(every: list[Any], stack: ExitStack, name: str, n: int) -> Iterator[Row
     yield {
         **told, "matrices": "on the host", **times, "eta": host.error(a, b, c),
         "longest_ms": round(max(links, kernel), 2), "xt_ms": None if xt is None else round(xt, 2),
-        "of_longest": round(times["ms"] / max(links, kernel), 3),
+        "of_longest": round(times["ms"] / max(links, kernel), 3), "simulated": None,
+        "link_gbs": None,
     }  # fmt: skip
     try:
         import cupy
@@ -96,11 +101,22 @@ def _rows(every: list[Any], stack: ExitStack, name: str, n: int) -> Iterator[Row
         cupy.cuda.get_current_stream().synchronize()
 
     times = _times(alone, partial(call, device=every))
+    link = host.peer_rate(every) if len(every) > 1 else None
     c[...] = z.get()
     yield {
         **told, "matrices": "on one device", **times, "eta": host.error(a, b, c),
         "longest_ms": None, "xt_ms": None, "of_longest": None,
+        "simulated": link and _simulated(c, accuracy, times["one_ms"], link, len(every)),
+        "link_gbs": link and round(link / 1e9, 1),
     }  # fmt: skip
+
+
+def _simulated(c: Any, accuracy: str, one_ms: float, link: float, devices: int) -> float:
+    """Return how much faster several devices are by simulation."""
+    sizes, size = (len(c),) * 3, c.itemsize
+    tiling = Tiling.of(*sizes, size, sys.maxsize, PlacedCuts(), split=accuracy == "fp32")
+    found = seconds_of(tiling, size, devices, Rates(one_ms / 1e3, link))
+    return round(one_ms / 1e3 / found, 3)
 
 
 def _times(one: Callable[[], Any], several: Callable[[], Any]) -> dict[str, Any]:
