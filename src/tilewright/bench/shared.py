@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
+from tilewright.serve.split.promise import MOST_K
 from tilewright.serve.streamed.schedule import Schedule, schedule_of
 from tilewright.serve.streamed.tiling import Piece, Place, Tiling, span
 
@@ -116,7 +117,9 @@ class _Run:
         """Enqueue tiles; return when each is where it belongs."""
         t, rates, ends = self.tiling, self.rates, []
         m, n, k = (side[-1][1] for side in (t.m, t.n, t.k))
-        whole = rates.kernel - (t.split and (m + n) * k / rates.split)
+        whole = rates.kernel
+        if t.split:  # what is told apart below
+            whole -= (m + n) * k / rates.split + (_launches(k) - 1) * self._rewritten(m * n)
         for task in t.tasks(places):
             ready = max(
                 self._arrival(device, is_b, task.place[is_b], p)
@@ -129,8 +132,8 @@ class _Run:
             # Lanes fill most of what a last wave leaves.
             waves = max(1.0, 0.6 + 0.4 * rates.blocks * ceil(blocks / rates.blocks) / blocks)
             takes = whole * (height / m) * (width / n) * ((steps[1] - steps[0]) / k) * waves
-            if not task.is_first:
-                takes += height * width * self.itemsize / rates.rewritten
+            launches = _launches(steps[1] - steps[0]) if t.split else 1
+            takes += (launches - task.is_first) * self._rewritten(height * width)
             device.host += rates.enqueue
             begin = max(device.products, ready, device.host)
             device.products = begin + takes + rates.launch
@@ -139,6 +142,9 @@ class _Run:
                 device.back = max(device.back, device.products) + size / rates.link + rates.launch
                 ends.append((device.back + rates.enqueue, task.place))
         return ends
+
+    def _rewritten(self, elements: int) -> float:
+        return elements * self.itemsize / self.rates.rewritten
 
     def _arrival(self, device: _Device, is_b: bool, number: int, p: int) -> float:
         """Return when a piece of k of a piece of an operand is there, on its way from now on."""
@@ -159,6 +165,11 @@ class _Run:
             device.products += elements / rates.split / 2
         device.there.update({(is_b, number, one): found for one in range(*unit)})
         return found
+
+
+def _launches(k: int) -> int:
+    """Return how many products of parts follow one another along k."""
+    return -(-k // MOST_K)
 
 
 def _length(piece: Piece) -> int:
