@@ -188,6 +188,8 @@ class Runner:
         timing = False
         started = time.monotonic()
         last_call = deadline + self.limits.prepare + self.limits.time
+        for worker in self._timers:  # before many compilers: all want the driver to begin with
+            worker.start()
         while True:
             now = time.monotonic()
             late = now > (deadline if self.best_ns is not None else last_call)

@@ -249,13 +249,10 @@ class Overlapped:
     ) -> Callable[[int], Any]:
         """Return what copies lines of another device from there, or to there."""
         _let_reach(self._live, lines.live)
-        count, width = lines.shape[0], lines.shape[1] * lines.itemsize
-        if lines.step == pitch == width:  # nothing between them
-            count, width = 1, count * width
         there = lines.live.context, lines.address, lines.step
         here = self._live.context, memory, pitch
         source, to = (there, here) if to_us else (here, there)
-        plane = CopyPeer.of(source, to, width, count)
+        plane = CopyPeer.of(source, to, lines.shape[1] * lines.itemsize, lines.shape[0])
         return partial(self._live.api.cuMemcpy3DPeerAsync, ctypes.byref(plane))
 
     def _staged(

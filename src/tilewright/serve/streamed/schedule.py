@@ -2,7 +2,7 @@
 
 ::
 
-    strips of C     | cuda:0 | cuda:1 | cuda:0 | cuda:1 ...      of what fits devices: in turn
+    strips of C     | cuda:0 | cuda:1 | cuda:0 | cuda:1 ...      of what fits devices
     tiles of C      | cuda:0          | cuda:1          |        of what does not
                                       <- a device without any more takes the last ones of another
 
@@ -34,10 +34,19 @@ def schedule_of(tiling: Tiling, devices: int) -> tuple[Schedule, int]:
 
 
 def shares_of(tiling: Tiling, devices: int) -> list[list[Place]]:
-    """Return each device's own tiles: in turn, or of columns, or of rows where there are more."""
+    """Return each device's own tiles: in turn, or of columns, or of rows where there are more.
+
+    Of strips each is for who has least.
+    """
     rows, columns = range(len(tiling.m)), range(len(tiling.n))
     if not tiling.panels or devices == 1:
-        return [tiling.places()[number::devices] for number in range(devices)]
+        shares: list[list[Place]] = [[] for _ in range(devices)]
+        lengths = [0] * devices
+        for place in tiling.places():
+            least = lengths.index(min(lengths))
+            shares[least].append(place)
+            lengths[least] += tiling.elements(place)
+        return shares
     if (len(rows), tiling.m[-1][1]) > (len(columns), tiling.n[-1][1]):
         return [list(product(own, columns)) for own in _groups(tiling.m, devices)]
     return [list(product(rows, own)) for own in _groups(tiling.n, devices)]

@@ -108,7 +108,7 @@ class PlacedCuts(NamedTuple):
     """
 
     by_rows: bool = True
-    strips: int = 24
+    strips: int = 16
     first: float = 1 / 4
 
 
@@ -347,6 +347,10 @@ class Tiling:
     def places(self) -> list[Place]:
         """Return all tiles in the order in which they are finished."""
         return list(product(range(len(self.m)), range(len(self.n))))
+
+    def elements(self, place: Place) -> int:
+        """Return how many elements of C a tile has."""
+        return _length(self.m[place[0]]) * _length(self.n[place[1]])
 
     def tasks(self, places: Sequence[Place]) -> Iterator[Task]:
         """Yield the products of tiles that are begun together, in their order."""
