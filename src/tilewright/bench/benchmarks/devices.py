@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -46,7 +47,8 @@ class Devices(Benchmark):
             raise UnavailableError("there is no CUDA device here")
         for name in asked.precision.split(","):
             for n, _, _ in parse_sizes(asked.size):
-                with ExitStack() as stack:
+                with ExitStack() as stack, warnings.catch_warnings():
+                    warnings.simplefilter("error", RuntimeWarning)  # a device that was lost
                     yield from _rows(every, stack, name, n)
 
     def line(self, row: Row) -> str:
