@@ -22,6 +22,7 @@ from committed import (
 )
 from tilewright.bench.benchmarks import batched, grouped, sustained, syrk
 from tilewright.bench.benchmarks import contractions as ladders
+from tilewright.bench.benchmarks import devices as shared
 from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
@@ -430,27 +431,27 @@ def blas_testers() -> str:
 
 def devices() -> str:
     """Return how much faster products and searches are that several devices share."""
-    if not is_there("h100/devices"):
+    if not is_there("h200/devices"):
         return not_yet("devices")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
             row["matrices"], str(row["devices"]), f"{row['one_ms']:.1f}", f"{row['ms']:.1f}",
             f"{row['speedup']:.2f}", *(
-                "" if row[name] is None else f"{row[name]:{form}}"
-                for name, form in (
-                    ("simulated", ".2f"), ("link_gbs", ".0f"), ("of_longest", ".2f"),
-                    ("xt_ms", ".1f"),
+                "" if value is None else f"{value:{form}}"
+                for value, form in (
+                    (shared.simulated(row), ".2f"), (row["link_gbs"], ".0f"),
+                    (row["of_longest"], ".2f"), (row["xt_ms"], ".1f"),
                 )
             ),
         ]
-        for row in rows("h100/devices")
+        for row in rows("h200/devices")
     ]  # fmt: skip
     head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
             "simulated", "link, GB/s", "call / the longer of links and kernel",
             "cuBLASXt, ms"]  # fmt: skip
-    found = [f"{about('h100/devices')}.", table(head, lines, 3)]
-    if is_there("h100/devices_search"):
+    found = [f"{about('h200/devices')}.", table(head, lines, 3)]
+    if is_there("h200/devices_search"):
         found.append(_searches())
     return "\n\n".join(found)
 
@@ -458,7 +459,7 @@ def devices() -> str:
 def _searches() -> str:
     """Return candidates a second of searches, as ``tilewright tune --json`` told them."""
     lines = []
-    for row in load("h100/devices_search")["searches"]:
+    for row in load("h200/devices_search")["searches"]:
         spent = row["spent"]
         rate = row["tried"] / spent["wall"]
         busy = [

@@ -29,7 +29,7 @@ from tilewright.precision import precision
 from tilewright.serve.gemm import gemm
 from tilewright.serve.streamed.tiling import PlacedCuts, Tiling
 
-__all__ = ["BENCHMARK"]
+__all__ = ["BENCHMARK", "simulated"]
 
 
 class Devices(Benchmark):
@@ -56,7 +56,7 @@ class Devices(Benchmark):
         if row["matrices"] == "on the host":
             told = f"{row['of_longest']:.2f} of max(T_comm, T_kernel), cuBLASXt {row['xt_ms']}"
         else:
-            told = f"{row['speedup']:.2f} times as fast as one, simulated {row['simulated']}"
+            told = f"{row['speedup']:.2f} times as fast as one, simulated {simulated(row)}"
         return (
             f"{row['precision']} {row['size']} {row['matrices']}, {row['devices']} devices:"
             f" {row['ms']:.1f} ms, {told}"
@@ -66,13 +66,13 @@ class Devices(Benchmark):
         """Return all rows."""
         names = (
             "precision", "size", "matrices", "devices", "ms", "one_ms", "speedup", "longest_ms",
-            "of_longest", "xt_ms", "simulated", "link_gbs",
+            "of_longest", "xt_ms", "link_gbs",
         )  # fmt: skip
         heads = (
             "precision", "n", "matrices", "devices", "ms", "one device, ms", "speedup",
-            "max(T_comm, T_kernel)", "total / max", "cuBLASXt", "simulated speedup", "link, GB/s",
+            "max(T_comm, T_kernel)", "total / max", "cuBLASXt", "link, GB/s", "simulated speedup",
         )  # fmt: skip
-        return heads, [[row[name] for name in names] for row in rows]
+        return heads, [[*(row[name] for name in names), simulated(row)] for row in rows]
 
 
 def _rows(every: list[Any], stack: ExitStack, name: str, n: int) -> Iterator[Row]:
@@ -87,8 +87,7 @@ def _rows(every: list[Any], stack: ExitStack, name: str, n: int) -> Iterator[Row
     yield {
         **told, "matrices": "on the host", **times, "eta": host.error(a, b, c),
         "longest_ms": round(max(links, kernel), 2), "xt_ms": None if xt is None else round(xt, 2),
-        "of_longest": round(times["ms"] / max(links, kernel), 3), "simulated": None,
-        "link_gbs": None,
+        "of_longest": round(times["ms"] / max(links, kernel), 3), "link_gbs": None,
     }  # fmt: skip
     try:
         import cupy
@@ -108,17 +107,19 @@ def _rows(every: list[Any], stack: ExitStack, name: str, n: int) -> Iterator[Row
     yield {
         **told, "matrices": "on one device", **times, "eta": host.error(a, b, c),
         "longest_ms": None, "xt_ms": None, "of_longest": None,
-        "simulated": link and _simulated(c, accuracy, times["one_ms"], link, len(every)),
         "link_gbs": link and round(link / 1e9, 1),
     }  # fmt: skip
 
 
-def _simulated(c: Any, accuracy: str, one_ms: float, link: float, devices: int) -> float:
-    """Return how much faster several devices are by simulation."""
-    sizes, size = (len(c),) * 3, c.itemsize
+def simulated(row: Row) -> float | None:
+    """Return how much faster several devices are by simulation, of matrices on one of them."""
+    if row["link_gbs"] is None:
+        return None
+    letter, accuracy = host.arithmetic_of(row["precision"])
+    sizes, size = (row["size"],) * 3, precision(letter).element_bytes
     tiling = Tiling.of(*sizes, size, sys.maxsize, PlacedCuts(), split=accuracy == "fp32")
-    found = seconds_of(tiling, size, devices, Rates(one_ms / 1e3, link))
-    return round(one_ms / 1e3 / found, 3)
+    rates = Rates(row["one_ms"] / 1e3, row["link_gbs"] * 1e9)
+    return round(rates.kernel / seconds_of(tiling, size, row["devices"], rates), 3)
 
 
 def _times(one: Callable[[], Any], several: Callable[[], Any]) -> dict[str, Any]:
