@@ -92,9 +92,11 @@ class Stage(NamedTuple):
     between : list of Plan
         Ahead of each part but the first one, what updates its columns by those before it.
     first : Plan or None
-        Rows exchanged and U found in all columns behind it, and the next block's product.
+        Rows exchanged and U found in all columns behind it, or in the next block's if others are
+        all beside panels, and the next block's product.
     beside : list of Plan or None
-        Products that leave multiprocessors to the next block's panels, one for each part of it.
+        What is left to do of U, and products that leave multiprocessors to the next block's
+        panels, one for each part of it.
     rest : Plan or None
         Products of all columns behind those.
     left : Plan or None
@@ -208,12 +210,16 @@ class Factorisation:
         self._parts.append(self._planned("LU panels"))
         order = memory.order(0, first)
         after = self._blocks[number + 1].last if last < n else n
-        self._upper(block, (last, n), order, memory.rows_behind)
+        following = self._place_of(n - last, beside=True)
+        many = self._beside(number, following, n - after) if after < n else []
+        # Where panels take longest, they wait for no more of U than they need.
+        until = n if sum(many) < n - after else after
+        self._upper(block, (last, until), order, memory.rows_behind)
         self._product(block, (last, after))
         ahead = self._planned("LU first update")
+        self._upper(block, (until, n), order, memory.rows_behind, following.others)
         beside: list[Plan | None] = []
-        following = self._place_of(n - last, beside=True)
-        for columns in self._beside(number, following, n - after) if after < n else ():
+        for columns in many:
             shares = not following.cluster
             self._product(block, (after, after + columns), following.others, shares=shares)
             beside.append(self._planned("LU update"))
