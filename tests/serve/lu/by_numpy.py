@@ -24,7 +24,8 @@ def pretend(monkeypatch):
     for module in (factor, solve, steps):
         monkeypatch.setattr(module, "kernel_of", lambda live, source: source)
     plain, apart = Place(1, 2, 0, 32, 100), Place(3, 4, 16, 16, 116)
-    on = SimpleNamespace(plain=plain, apart=apart, alone=apart)
+    alone = apart._replace(panels=0)
+    on = SimpleNamespace(plain=plain, apart=apart, alone=alone, whole=0, left=5)
     monkeypatch.setattr(factor, "streams_of", lambda live: on)
     for module in (factor, solve):
         monkeypatch.setattr(module, "Steps", _Noted)
@@ -35,6 +36,43 @@ class _Noted(steps.Steps):
     def multiply(self, c, a, b, sizes, *, adds=False, trans_a=Trans.N, **_):
         if all(sizes):
             self.made.append((None, None, (c, a, b, sizes, adds, trans_a)))
+
+
+class Queues:
+    """Streams with what is enqueued on them: launches, and how far others have to be before."""
+
+    def __init__(self, on):
+        self.__dict__.update(vars(on))
+        self.queues = {stream: [] for stream in range(6)}
+
+    def after(self, stream, other):
+        """Let a stream wait for another one."""
+        if stream != other:
+            self.queues[stream].append((other, len(self.queues[other])))
+
+    def begin(self, plan, stream):
+        """Enqueue launches."""
+        if plan is not None:
+            self.queues[stream].extend(plan[0])
+
+    def launches(self, first):
+        """Yield all, those of streams that are named first as early as they may run."""
+        done = dict.fromkeys(self.queues, 0)
+
+        def is_ready(stream):
+            queue = self.queues[stream]
+            if done[stream] == len(queue):
+                return False
+            head = queue[done[stream]]
+            return len(head) > 2 or done[head[0]] >= head[1]
+
+        while ready := [stream for stream in first if is_ready(stream)]:
+            stream = ready[0]
+            head = self.queues[stream][done[stream]]
+            done[stream] += 1
+            if len(head) > 2:
+                yield head
+        assert all(done[stream] == len(queue) for stream, queue in self.queues.items())
 
 
 def order_of(pivots, rows):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, zip_longest
-
 import numpy as np
 import pytest
 
 from tests.serve.lu import by_numpy
-from tests.serve.lu.by_numpy import LIVE, Machine
+from tests.serve.lu.by_numpy import LIVE, Machine, Queues
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve.laid_out import A, B, C
@@ -30,33 +28,22 @@ def drawn(rng, shape, dtype):
     return (x + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
-def factored(letter, a):
-    """Return the rows with their factors, how many elements they have, pivots, and kernels."""
+def factored(letter, a, first):
+    """Return the rows with their factors, how many elements they have, pivots, and kernels.
+
+    Launches run in an order that streams let them, those `first` that may.
+    """
     of, n = precision(letter), len(a)
     made = Factorisation(LIVE, of, n, n + 4)
     rows = np.full((n, n + 4), np.nan, of.dtype)
     rows[:, :n] = a
     pivots = np.zeros(n, np.int32)
     machine = Machine(of.dtype, LUKernels(of).width, {A: rows, B: np.zeros(made.bytes), C: pivots})
-    for plan in _as_late_as_streams_let(made.stages):
-        if plan is not None:
-            machine.run(plan[0])
+    queues = Queues(made._on)
+    made._begin_stages(queues, queues.begin)
+    for launch in queues.launches(first):
+        machine.run([launch])
     return rows, pivots, machine
-
-
-def _as_late_as_streams_let(stages):
-    """Yield the launches, each block before what may be beside it, and rows left of blocks last."""
-    yield from _panels(stages[0])
-    for stage, following in pairwise(stages):
-        yield stage.first
-        yield from _panels(following)
-        yield from (*stage.beside, stage.rest)
-    yield from (stage.left for stage in stages)
-
-
-def _panels(stage):
-    for between, panels in zip_longest([None, *stage.between], stage.panels):
-        yield from (between, panels)
 
 
 @pytest.mark.parametrize(("letter", "n"), [("s", 1), ("z", 333), ("d", 700), ("d", 1300)])
@@ -65,7 +52,7 @@ def test_factors_are_lapacks_and_solve(letter, n, monkeypatch):
     monkeypatch.setattr(factor, "_WIDTHS", ((1200, 512), (700, 256), (0, 128)))
     of, rng = precision(letter), np.random.default_rng(n)
     a = drawn(rng, (n, n), of.dtype)
-    rows, pivots, machine = factored(letter, a)
+    rows, pivots, machine = factored(letter, a, rng.permutation(6))
     expected, found = linalg.lu_factor(a)
     eps = np.finfo(of.dtype).eps
     assert np.array_equal(pivots, found)
