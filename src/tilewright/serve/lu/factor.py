@@ -389,12 +389,9 @@ class Factorisation:
             if following is not None:
                 begin(stage.first, on.whole)
                 self._begin_panels(on, following, stage.beside, begin)
-                place = following.place
-                # Multiprocessors that panels leave are the rest's while products beside end.
-                early = place.panels if place.cluster else place.beside
-                on.after(on.whole, early)
+                on.after(on.whole, following.place.beside)
                 begin(stage.rest, on.whole)
-                on.after(on.whole, place.beside if place.cluster else place.panels)
+                on.after(on.whole, following.place.panels)
             begin(stage.left, on.left)
 
     def _begin_panels(
@@ -402,19 +399,20 @@ class Factorisation:
     ) -> None:
         """Enqueue a block's panels behind what takes all multiprocessors, and products beside.
 
-        What is between panels that are a cluster takes turns with products, and goes first: neither
-        waits for the other.
+        Where no products are left for all of them, panels take longest: what is between these goes
+        first, and waits for no product, nor does any wait for it.
         """
-        panels, beside, apart = stage.place.panels, stage.place.beside, bool(stage.place.cluster)
+        place = stage.place
+        panels, beside, alone = place.panels, place.beside, place.cluster and place == on.alone
         every = zip_longest([None, *stage.between], stage.panels, products)
         for number, (between, plan, product) in enumerate(every):
             if between is not None:
                 on.after(on.whole, panels)
-                if not apart:
+                if not alone:
                     on.after(on.whole, beside)
                 begin(between, on.whole)
             on.after(panels, on.whole)
-            if not (apart and number):
+            if not (alone and number):
                 on.after(beside, on.whole)
             begin(product, beside)
             begin(plan, panels)
