@@ -1,10 +1,10 @@
-"""Configs that tuning tries first, ranked by the cycle model; an H100 ranks them alike."""
+"""Configs that tuning tries first, ranked by the cycle model, an H100 alike; and for batches."""
 
 from __future__ import annotations
 
 from tilewright.stencil.base import Variant
 
-__all__ = ["starts"]
+__all__ = ["batch_starts", "starts"]
 
 _NAMES = (
     "block_m", "block_n", "warp_m", "warp_n", "min_blocks", "mma_m", "mma_k", "block_k", "stages",
@@ -46,6 +46,22 @@ _DOUBLE_COMPLEX: tuple[_Shape, ...] = (
     (64, 64, 32, 32, 2, 16, 4, 8, 3, 8, 2),
     (64, 64, 32, 32, 1, 8, 4, 8, 3, 4, 1),
 )
+# Small tiles, timed for batches.
+_BATCHED: dict[str, tuple[_Shape, ...]] = {
+    "d": (
+        (32, 32, 16, 16, 6, 16, 4, 16, 3, 4, 1),
+        (32, 32, 32, 16, 8, 16, 4, 16, 3, 4, 1),
+        (64, 32, 32, 32, 6, 16, 8, 16, 3, 4, 1),
+        (64, 64, 32, 32, 3, 16, 8, 16, 3, 4, 1),
+        (128, 64, 64, 32, 2, 16, 8, 16, 3, 4, 1),
+    ),
+    "z": (
+        (32, 32, 16, 16, 4, 16, 4, 8, 3, 4, 1),
+        (32, 32, 32, 16, 6, 16, 4, 8, 3, 4, 1),
+        (64, 32, 16, 32, 4, 16, 4, 8, 3, 4, 1),
+        (64, 64, 32, 32, 2, 16, 4, 8, 3, 8, 1),
+    ),
+}
 
 
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
@@ -53,4 +69,13 @@ def starts(variant: Variant) -> tuple[dict[str, int], ...]:
     shapes = _DOUBLE_COMPLEX
     if not variant.precision.is_complex:
         shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _OTHER
+    return _named(shapes)
+
+
+def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
+    """Return values of those for batches; none of a precision that has none."""
+    return _named(_BATCHED.get(variant.precision.letter, ()))
+
+
+def _named(shapes: tuple[_Shape, ...]) -> tuple[dict[str, int], ...]:
     return tuple(dict(zip(_NAMES, shape, strict=True)) | _SAME for shape in shapes)

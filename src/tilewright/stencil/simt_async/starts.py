@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.stencil.base import Variant
 
-__all__ = ["starts"]
+__all__ = ["batch_starts", "starts"]
 
 _NAMES = (
     "block_m", "block_n", "tile_m", "tile_n", "lanes_m", "block_k", "unroll_k", "stages",
@@ -91,6 +91,26 @@ _BOXED: tuple[_Shape, ...] = (
     (192, 128, 12, 16, 8, 8, 8, 4, 2, 1, 0, 0, 1, 8),
 )
 _BOXES = {"tma": 1, "persistent": 1, "stream_k": 2}
+# Small tiles, timed for batches; the first are a single warp's.
+_BATCHED: dict[str, tuple[_Shape, ...]] = {
+    "s": (
+        (16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),
+        (32, 32, 4, 4, 8, 16, 8, 3, 8, 1, 0, 0, 2, 8),
+        (64, 64, 4, 8, 8, 8, 8, 3, 5, 1, 0, 0, 2, 8),
+        (64, 64, 8, 8, 8, 16, 8, 3, 6, 1, 0, 0, 2, 8),
+        (128, 64, 8, 8, 8, 8, 8, 4, 3, 1, 0, 0, 1, 8),
+        (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 0, 4, 8),
+    ),
+    "d": ((16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),),
+    "c": (
+        (16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),
+        (32, 32, 4, 4, 8, 8, 8, 3, 8, 1, 0, 0, 1, 8),
+        (64, 32, 4, 4, 8, 8, 8, 3, 6, 1, 0, 0, 1, 8),
+        (64, 64, 8, 8, 8, 4, 4, 4, 4, 1, 0, 0, 2, 8),
+        (128, 64, 8, 8, 8, 4, 4, 4, 2, 1, 0, 0, 2, 8),
+    ),
+    "z": ((16, 32, 4, 4, 4, 8, 8, 2, 8, 1, 0, 0, 2, 8),),
+}
 
 
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
@@ -110,3 +130,9 @@ def starts(variant: Variant) -> tuple[dict[str, int], ...]:
         )
         for shape in among
     )
+
+
+def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
+    """Return values of those for batches; none of a precision that has none."""
+    shapes = _BATCHED.get(variant.precision.letter, ())
+    return tuple(dict(zip(_NAMES, shape, strict=True)) for shape in shapes)

@@ -5,9 +5,11 @@ What each takes is measured and fitted (`tilewright.portfolio`).
 
 from __future__ import annotations
 
+from tilewright.stencil.base import Variant
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, Arithmetic
+from tilewright.stencil.wgmma.small import SMALL
 
-__all__ = ["starts"]
+__all__ = ["batch_starts", "starts"]
 
 _NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "pingpong", "row_bytes", "stages",
@@ -113,6 +115,24 @@ _FP8: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 128, 1, 2, 1, 1, 8, 0, 1),
 )
 
+# For batches, of which a block computes one tile and goes; block_k in bytes.
+_BATCHED: tuple[tuple[int, ...], ...] = (
+    (64, 64, 64, 1, 64, 2, 2), (64, 64, 64, 1, 128, 3, 2), (128, 64, 128, 1, 128, 4, 2),
+    (128, 128, 128, 2, 128, 4, 1), (128, 256, 128, 2, 128, 4, 1), (256, 128, 256, 2, 128, 4, 1),
+)  # fmt: skip
+_BATCHED_NAMES = (
+    "block_m", "block_n", "instruction_m", "consumers", "block_k", "stages", "min_blocks",
+)  # fmt: skip
+_SMALL_NAMES = "block_m", "block_n", "block_k", "matrices", "min_blocks"
+_SAME = {
+    "pingpong": 0, "partials": 1, "cluster_m": 1, "cluster_n": 1, "swizzle_rows": 8,
+    "multiprocessors": 0,
+}  # fmt: skip
+
+# FP8's sums, of which tensor cores keep 14 bits, are promoted as often as elsewhere; a thread has
+# registers for two sets of these numbers.
+_PROMOTE_K, _MOST_SUMS = 128, 64
+
 
 def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the fastest for large results first.
@@ -147,3 +167,21 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
     if arithmetic.parts > 1:
         return _PROMOTED
     return _FP8 if promoted else _PLAIN
+
+
+def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
+    """Return values of those for batches; none of a precision that tensor cores do not take."""
+    of = variant.precision
+    if not of.is_short:
+        return ()
+    promote_k = _PROMOTE_K if of.dtype_name.startswith("float8") else 0
+    found = []
+    for *sides, consumers, bytes_k, stages, min_blocks in _BATCHED:
+        if promote_k and sides[0] * sides[1] > 128 * consumers * _MOST_SUMS:
+            continue
+        shape = *sides, consumers, bytes_k // of.element_bytes, stages, min_blocks
+        named = dict(zip(_BATCHED_NAMES, shape, strict=True))
+        found.append(_SAME | {"promote_k": promote_k} | named)
+    if of.element_bytes == 2:
+        found += [dict(zip(_SMALL_NAMES, shape, strict=True)) for shape in SMALL]
+    return tuple(found)

@@ -39,7 +39,7 @@ from tilewright.stencil.wgmma.resources import (
     threads,
 )
 from tilewright.stencil.wgmma.small import is_small
-from tilewright.stencil.wgmma.starts import starts
+from tilewright.stencil.wgmma.starts import batch_starts, starts
 
 __all__ = ["Wgmma"]
 
@@ -127,9 +127,7 @@ class Wgmma(Stencil):
 
     def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
         """Return small tiles."""
-        from tilewright.stencil.wgmma.batched import batch_configs
-
-        return batch_configs(variant)
+        return tuple(Config(self.name, values) for values in batch_starts(variant))
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
