@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.paths import private_directory, write_atomically
@@ -168,14 +169,17 @@ class Work:
             if time.monotonic() >= until:
                 return
             try:
+                if instance.name in begun:
+                    begun[instance.name].result()
                 self._compile(instance, cache, compiler)
             except BackendError as error:
                 refused[instance.name] = str(error)
                 if instance.level is not None:  # as the compiler made it, then
                     self._compile(replace(instance, level=None), cache, compiler)
 
-        # NVRTC works outside Python's lock: as many at once as there are cores.
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        plain = [instance for instance in missing if instance.level is None]
+        with compiling_ahead(self.arch) as ahead, ThreadPoolExecutor(os.cpu_count()) as pool:
+            begun = {instance.name: ahead(instance.source) for instance in plain}
             for _ in pool.map(one, missing):
                 done += 1
                 observer(done, len(every))

@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -18,8 +18,7 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.backend.base import BackendError
-from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.compiler import cached_cubin
+from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import KINDS, MOST_BYTES, every_kind
 from tilewright.portfolio.kernel import PortfolioKernel
@@ -188,31 +187,33 @@ def measure_family(
     of = precision(letter)
     memory = matrices(live, of, seed)
     cases: dict[str, Any] = {}
-    pool = ThreadPoolExecutor()  # NVRTC works outside Python's lock
     try:
-        coming = {}
-        for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
-            variant = Variant(of, a, b)
-            if of.reads_along_k and not all(variant.k_fast):
-                continue
-            every = [*_candidates(family, variant, live, unaligned), *(also or {}).get(variant, ())]
-            coming[variant] = _compiling(live, family, variant, dict.fromkeys(every), pool)
-        for variant, compiled in coming.items():  # others compile while these are timed
-            kernels = _loaded(live, compiled)
-            until = max(until, time.monotonic()) + seconds / 4
-            streams = bool(family.geometry(next(iter(kernels))).streamed)
-            drawn = KINDS["short"](seed, of) if streams else every_kind(seed, of)
-            problems: Iterator[Problem] = (
-                Problem(*sides, of, variant.trans_a, variant.trans_b)
-                for sides in islice(drawn, count)
-            )
-            if not (streams or unaligned):
-                problems = map(_aligned, problems)
-            cases[f"{variant.trans_a}{variant.trans_b}"] = _timed(
-                live, family, kernels, problems, until, memory, sifted=sifted
-            )
+        with compiling_ahead(live.arch) as ahead:
+            coming = {}
+            for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
+                variant = Variant(of, a, b)
+                if of.reads_along_k and not all(variant.k_fast):
+                    continue
+                every = [
+                    *_candidates(family, variant, live, unaligned),
+                    *(also or {}).get(variant, ()),
+                ]
+                coming[variant] = _compiling(family, variant, dict.fromkeys(every), ahead)
+            for variant, compiled in coming.items():  # others compile while these are timed
+                kernels = _loaded(live, compiled)
+                until = max(until, time.monotonic()) + seconds / 4
+                streams = bool(family.geometry(next(iter(kernels))).streamed)
+                drawn = KINDS["short"](seed, of) if streams else every_kind(seed, of)
+                problems: Iterator[Problem] = (
+                    Problem(*sides, of, variant.trans_a, variant.trans_b)
+                    for sides in islice(drawn, count)
+                )
+                if not (streams or unaligned):
+                    problems = map(_aligned, problems)
+                cases[f"{variant.trans_a}{variant.trans_b}"] = _timed(
+                    live, family, kernels, problems, until, memory, sifted=sifted
+                )
     finally:
-        pool.shutdown(cancel_futures=True)
         for handle in memory.values():
             live.free(handle)
     method = f"launches back to back, held, warm cache, medians of {_RUNS}"
@@ -301,18 +302,14 @@ def _near_best(rows: Sequence[Sequence[int | None]]) -> list[int]:
 
 
 def _compiling(
-    live: CUDADevice, family: Stencil, variant: Variant, configs: Iterable[Config], pool: Executor
+    family: Stencil,
+    variant: Variant,
+    configs: Iterable[Config],
+    ahead: Callable[[Source], Future[bool]],
 ) -> list[tuple[Config, Source, Future[bool]]]:
-    """Begin to compile; each future says whether the compiler took the source."""
-
-    def compiles(source: Source) -> bool:
-        with contextlib.suppress(BackendError):
-            cached_cubin(source, live.arch, KernelCache())
-            return True
-        return False
-
+    """Begin to compile."""
     sources = [(one, family.source(one, variant, "cuda")) for one in configs]
-    return [(one, source, pool.submit(compiles, source)) for one, source in sources]
+    return [(one, source, ahead(source)) for one, source in sources]
 
 
 def _loaded(
