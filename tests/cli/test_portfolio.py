@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.portfolio.examples import H100, costs, kernel
+from tests.portfolio.examples import H100, costs, kernel, nothing_ahead
 from tests.portfolio.times import write_times
 from tilewright.backend import device
 from tilewright.cli.app import run
@@ -109,6 +109,7 @@ def compiling(monkeypatch):
     monkeypatch.setattr(build, "cached_cubin", cached_cubin)
     monkeypatch.setattr(build, "reschedule", reschedule)
     monkeypatch.setattr(build, "arranged", lambda made, cache: made)
+    monkeypatch.setattr(build, "compiling_ahead", nothing_ahead)
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
     monkeypatch.setattr(select, "_drawn", functools.partial(select._drawn, count=50))
 

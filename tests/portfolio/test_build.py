@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.portfolio.examples import H100, costs, cubin_of, kernel, write
+from tests.portfolio.examples import H100, costs, cubin_of, kernel, nothing_ahead, write
 from tilewright.backend.base import CompileError
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.portfolio import build
@@ -36,6 +36,7 @@ def work(tmp_path, monkeypatch) -> Work:
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
     monkeypatch.setattr(build, "cached_cubin", lambda *_: Cubin(b"compiled", "", {}, "sm_90a"))
     monkeypatch.setattr(build, "arranged", lambda cubin, _: cubin)
+    monkeypatch.setattr(build, "compiling_ahead", nothing_ahead)
 
     def refuse(*_):
         raise CompileError("schedule 'ahead' is refused: it has no loop", "")
