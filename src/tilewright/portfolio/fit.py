@@ -12,6 +12,7 @@ from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
 from tilewright.stencil.geometry import Geometry
+from tilewright.text import install_hint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +79,10 @@ def _solved(
     geometry: Geometry, problems: Iterable[Problem], does: Floats, weights: Floats
 ) -> Floats:
     """Return costs by least squares of relative errors; `does` is relative to measured times."""
-    from scipy.optimize import nnls
+    try:
+        from scipy.optimize import nnls
+    except ImportError:
+        raise RuntimeError(f"fitting what kernels cost needs SciPy; {install_hint('tune')}") from None
 
     least = _least(geometry, problems)
     rows = does * weights[:, None]

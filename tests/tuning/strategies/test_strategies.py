@@ -7,6 +7,7 @@ import pytest
 
 from tilewright.space import Config, Constraint, Parameter, Space
 from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, base, strategy
+from tilewright.tuning.strategies.lessons import Experience
 
 
 @pytest.fixture
@@ -138,3 +139,5 @@ def test_a_missing_package_is_told_at_once(name, package, space, monkeypatch):
     monkeypatch.setattr(base, "find_spec", lambda wanted: None)
     with pytest.raises(RuntimeError, match=f"{package}.*search"):
         strategy(name, space, 0, [])
+    with pytest.raises(RuntimeError, match=r"sklearn.*search"):
+        Experience([], None, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import Lesson
+from tilewright.tuning.strategies.base import Lesson, needs
 from tilewright.tuning.strategies.pool import Pool
 from tilewright.tuning.strategies.surrogate import normal_scores
 
@@ -43,6 +43,7 @@ class Experience:
     """
 
     def __init__(self, lessons: Sequence[Lesson], pool: Pool, seed: int) -> None:
+        needs("sklearn", "a model of other problems")
         from scipy.stats import norm
         from sklearn.ensemble import HistGradientBoostingRegressor
 
