@@ -82,7 +82,7 @@ def _solved(
     try:
         from scipy.optimize import nnls
     except ImportError:
-        raise RuntimeError(f"fitting what kernels cost needs SciPy; {install_hint('tune')}") from None
+        raise RuntimeError(f"fitted costs need SciPy; {install_hint('tune')}") from None
 
     least = _least(geometry, problems)
     rows = does * weights[:, None]
