@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from tilewright.backend import devices
+from tilewright.cli import app, main
 from tilewright.cli.app import run
 from tilewright.precision import dtype_of
 from tilewright.version import VERSION
@@ -369,3 +371,13 @@ def test_quickstart_from_nothing_and_again(capsys, data, tmp_path, monkeypatch):
     ratio = f"{rates['tilewright'] / rates['numpy']:.2f}"
     assert f"{ratio} times NumPy's rate" in text
     assert f"<dt>times NumPy&#39;s rate</dt><dd>{ratio}</dd>" in page.read_text()
+
+
+def test_what_ends_a_job_is_an_interrupt(monkeypatch):
+    monkeypatch.setattr(app, "run", lambda arguments: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
