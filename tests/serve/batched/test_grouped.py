@@ -48,6 +48,18 @@ def test_a_group_is_its_products(device, data):
             np.testing.assert_array_equal(x, right)
 
 
+def test_classes_made_of_arrays_are_arrays(tmp_path):
+    a = np.memmap(tmp_path / "a", "f8", "w+", shape=(3, 4))
+    a[:] = np.arange(12).reshape(3, 4)
+    b = np.ones((4, 2))
+    for x, y in ((a, b), (b.T, a.T)):
+        assert np.array_equal(tw.grouped_gemm([x], [y])[0], x @ y)
+    c = [np.zeros((3, 2)) for _ in range(2)]
+    with pytest.raises(TypeError, match="masked"):
+        tw.grouped_gemm([a, np.ma.masked_array(a)], [b, b], c)
+    assert not np.any(c)
+
+
 def test_nothing_is_computed_of_a_group_that_is_no_product():
     x, c = np.ones((3, 3)), [np.zeros((3, 3)) for _ in range(2)]
     for a, b, error, said in (

@@ -106,6 +106,8 @@ def test_tensors_of_short_types(cuda, name):
     tokens = [torch.randn(m, 128, device="cuda").to(torch.bfloat16) for m in (5, 0, 700, 64)]
     outs = [torch.full((len(x), 256), torch.nan, device="cuda", dtype=x.dtype) for x in tokens]
     assert tw.grouped_gemm(tokens, [weights] * 4, outs)[2] is outs[2]
+    layer = torch.nn.Parameter(weights, requires_grad=False)  # another class
+    assert torch.allclose(tw.grouped_gemm(tokens, [layer] * 4)[2], outs[2], rtol=2e-2, atol=0.2)
     for x, c in zip(tokens, outs, strict=True):
         assert torch.allclose(c.float(), x.float() @ weights.float(), rtol=2e-2, atol=0.2)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.problem import Trans
 from tilewright.serve.batched.arrange import shapes_of
-from tilewright.serve.gemm import gemm
+from tilewright.serve.checks import refuse_masked
+from tilewright.serve.gemm import adapter_on_cuda, gemm
 from tilewright.serve.narrow.types import is_narrow, results_of, type_name
 from tilewright.serve.overlap import overlap, overlaps_itself
 
@@ -89,6 +90,7 @@ def one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list
     """Return the products by calls of `tilewright.gemm`, once all arrays go together."""
     ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
     for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
+        refuse_masked(x, y, z)
         _check(at, (x, y, z), ops, a[0])
         if options["out_dtype"] is not None and z is not None and z.dtype != c[0].dtype:
             raise ValueError(f"c[{at}].dtype={z.dtype} but c[0].dtype={c[0].dtype}; give one type")
@@ -127,7 +129,7 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
         if len(getattr(x, "shape", ())) != 2:
             shape = tuple(getattr(x, "shape", ()))
             raise ValueError(f"{name}[{at}].shape={shape} is not a matrix; give two dimensions")
-        if type(x) is not type(first):
+        if not _alike(x, first):
             raise TypeError(
                 f"{name}[{at}] is a {type(x).__name__} but a[0] is a {type(first).__name__};"
                 " give arrays of one kind"
@@ -142,6 +144,12 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
         shapes_of(*of, *ops)
     except ValueError as error:
         raise ValueError(f"product {at}: {error}") from None
+
+
+def _alike(x: Any, first: Any) -> bool:
+    """Whether `gemm` takes both at once: a class and those made of it are one kind."""
+    kinds = type(x) is type(first) or (isinstance(x, np.ndarray) and isinstance(first, np.ndarray))
+    return kinds or adapter_on_cuda(x, first) is not None
 
 
 def _check_result(at: int, c: Any, first: Any) -> None:
