@@ -80,7 +80,8 @@ def test_what_fails_while_xla_runs_is_raised(monkeypatch: pytest.MonkeyPatch) ->
     def fails(*_: Any, **__: Any) -> None:
         raise MemoryError("there is none")
 
-    monkeypatch.setattr(served, "gemm", fails)
+    for name in ("gemm", "with_accuracy"):  # of a host, and of a device
+        monkeypatch.setattr(served, name, fails)
     with pytest.raises(jax.errors.JaxRuntimeError, match="MemoryError: there is none"):
         jax.block_until_ready(served.matmul(drawn(2, 3), drawn(3, 2)))
 

@@ -104,4 +104,5 @@ def _computed(row: _Row, pid: int, about: dict[str, Any]) -> list[tuple[Any, ...
     begun = between - round(1e6 * row.theirs_ms)
     ours = about.get("kernel", about["served by"])
     both = (("cuBLAS", begun, between), (ours, between, row.seen))
-    return [("cuda", name, *times, row.seen, pid, about) for name, *times in both]
+    track = f"cuda, thread {row.thread}"  # whose calls wait, so that these are one after another
+    return [(track, name, *times, row.seen, pid, about) for name, *times in both]
