@@ -157,6 +157,36 @@ def transfer_figure() -> None:
     save("nakasato_transfer")
 
 
+def host_figure() -> None:
+    """Nakasato's Figure 7 as an H100 has it: calls beside what they cannot be faster than."""
+    found = rows("h100/transfers")
+    panels = axes_of(9, 3.2, 3)
+    names = {"s": "SGEMM", "d": "DGEMM", "fp32": 'accuracy="fp32"'}
+    for axes, (precision, title) in zip(panels, names.items(), strict=True):
+        own = [row for row in found if row["precision"] == precision]
+        sizes = sorted({row["size"] for row in own})
+        curves = {
+            "copies beside kernels, ideal": ("pinned", lambda r: max(r["link_ms"], r["kernel_ms"])),
+            "call, pinned memory": ("pinned", lambda r: r["ms"]),
+            "call, pageable memory": ("pageable", lambda r: r["ms"]),
+            "copies and kernels in turns": ("pinned", lambda r: r["sum_ms"]),
+            "cuBLASXt, pinned memory": ("pinned", lambda r: r["xt_ms"]),
+        }
+        for at, (label, (memory, ms)) in enumerate(curves.items()):
+            rates = [
+                2e-9 * row["size"] ** 3 / ms(row) if ms(row) else 0
+                for size in sizes for row in own if row["size"] == size and row["memory"] == memory
+            ]  # fmt: skip
+            places = [group + (at - 2) * 0.17 for group in range(len(sizes))]
+            axes.bar(places, rates, 0.17, label=label)
+        axes.set_xticks(range(len(sizes)), [str(n) for n in sizes], fontsize=8)
+        axes.set_title(title, fontsize=9)
+    panels[0].set_ylabel("TFLOP/s")
+    panels[0].figure.legend(*panels[0].get_legend_handles_labels(), fontsize=7, frameon=False,
+                            loc="outside lower center", ncols=3)  # fmt: skip
+    save("h100_transfers")
+
+
 def searches_figure() -> None:
     """Standing over the budget, the mean over the public spaces, of the strategies ahead."""
     found = load("searches/hub")["results"]
@@ -185,5 +215,5 @@ def searches_figure() -> None:
 def draw_figures() -> None:
     """Draw all of them."""
     drawn = (sgemm_figure, mixes_figure, blocking_figure, ladder_figure, cpu_figure)
-    for draw in (*drawn, transfer_figure, searches_figure):
+    for draw in (*drawn, transfer_figure, host_figure, searches_figure):
         draw()

@@ -386,7 +386,10 @@ def transfers() -> str:
     ]  # fmt: skip
     head = ["", "n", "memory", "a call, ms", "kernel alone", "link alone", "call / the longer",
             "cuBLASXt, ms"]  # fmt: skip
-    return f"{about('h100/transfers')}.\n\n{table(head, lines, 3)}"
+    rates = [(row["to_gbs"], row["from_gbs"], row["both_gbs"]) for row in rows("h100/transfers")]
+    there, back, both = (statistics.median(one) for one in zip(*rates, strict=True))
+    link = f"The link carries {there:.0f} GB/s there, {back:.0f} back, and {both:.0f} both ways"
+    return f"{about('h100/transfers')}. {link}.\n\n{table(head, lines, 3)}"
 
 
 def blas_calls() -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
+from tilewright.bench.registry import Row
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.calls import Wanted, launch
@@ -29,6 +30,7 @@ __all__ = [
     "fill",
     "kernel_ms",
     "link_ms",
+    "link_rates",
     "ms",
     "peer_rate",
 ]
@@ -151,6 +153,33 @@ def peer_rate(devices: Sequence[Any]) -> float:
     finally:
         carrier.close()
         first.free(memory)
+
+
+def link_rates(live: Any, arrays: Sequence[NDArray[Any]]) -> Row:
+    """Return GB/s from pinned memory to a device and from there, alone, and of both together."""
+    from tilewright.serve.streamed.overlapped import Overlapped
+
+    n, size = arrays[0].shape[1], arrays[0].nbytes
+    one = Overlapped(live)
+    try:
+        a, c = one.allocate([size] * 2)
+
+        def there() -> Any:
+            return one.upload(a, arrays[0], n, ())
+
+        def back() -> Any:
+            return one.fetch(c, arrays[2], n, ())
+
+        def rate(*copies: Callable[[], Any]) -> float:
+            def carry() -> None:
+                for end in [copy() for copy in copies]:
+                    end.wait()
+
+            return round(len(copies) * size / min(ms(carry) for _ in range(TURNS)) / 1e6, 1)
+
+        return {"to_gbs": rate(there), "from_gbs": rate(back), "both_gbs": rate(there, back)}
+    finally:
+        one.close()
 
 
 def kernel_ms(

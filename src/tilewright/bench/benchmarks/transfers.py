@@ -2,9 +2,10 @@
 
 Beside each call, in the same run: the kernel alone on matrices that are on the device (T_kernel);
 the link, A and B copied there while C is copied back, in pinned memory (T_comm, the longer of both
-directions at once); their sum, as Nakasato (2010) has it in equations 3 to 5; and their maximum,
-which is what overlapping leaves.  cuBLASXt is the peer, in the better of two block sizes, with
-pages pinned by it where they are pageable.
+directions at once), and its rate in each direction alone and of both together; the sum of T_kernel
+and T_comm, as Nakasato (2010) has it in equations 3 to 5; and their maximum, which is what
+overlapping leaves.  cuBLASXt is the peer, in the better of two block sizes, with pages pinned by it
+where they are pageable.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Transfers(Benchmark):
 def _rows(live: Any, stack: ExitStack, name: str, n: int) -> Iterator[Row]:
     letter, accuracy = host.arithmetic_of(name)
     pinned = host.drawn(live, stack, n, precision(letter).dtype)
-    link, kernel = host.link_ms([live], pinned), host.kernel_ms(live, pinned, letter, accuracy, n)
+    link, rates = host.link_ms([live], pinned), host.link_rates(live, pinned)
+    kernel = host.kernel_ms(live, pinned, letter, accuracy, n)
     for memory in MEMORY:
         a, b, c = pinned if memory == "pinned" else [np.array(x) for x in pinned]
         c.fill(np.nan)
@@ -77,7 +79,7 @@ def _rows(live: Any, stack: ExitStack, name: str, n: int) -> Iterator[Row]:
             "precision": name, "size": n, "memory": memory, "ms": round(total, 2),
             "kernel_ms": round(kernel, 2), "link_ms": round(link, 2),
             "sum_ms": round(link + kernel, 2), "of_longest": round(total / max(link, kernel), 3),
-            "xt_ms": None if peer is None else round(peer, 2), "eta": error,
+            "xt_ms": None if peer is None else round(peer, 2), "eta": error, **rates,
         }  # fmt: skip
 
 
