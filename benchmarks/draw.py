@@ -44,6 +44,7 @@ from of_calls import (
     groups_of_products,
     host_calls,
     host_cost,
+    large_matrices,
     linear_systems,
     long_sums,
     lu,
@@ -440,6 +441,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
+        "large-matrices": large_matrices,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
         "batched": strided_batches,
     },

@@ -392,6 +392,21 @@ def transfers() -> str:
     return f"{about('h100/transfers')}. {link}.\n\n{table(head, lines, 3)}"
 
 
+def large_matrices() -> str:
+    """Return how products beyond a device's memory, or into a mapped file, stand beside kernels."""
+    if not is_there("h100/large_matrices"):
+        return not_yet("large-matrices")
+    lines = [
+        [
+            {"s": "SGEMM", "d": "DGEMM"}[row["precision"]], str(row["size"]), row["how"],
+            f"{row['ms']:.0f}", f"{row['kernel_ms']:.0f}", f"{row['of_kernel']:.2f}",
+        ]
+        for row in rows("h100/large_matrices")
+    ]  # fmt: skip
+    head = ["", "n", "", "a call, ms", "kernel alone", "kernel / call"]
+    return f"{about('h100/large_matrices')}.\n\n{table(head, lines, 3)}"
+
+
 def blas_calls() -> str:
     """Return how BLAS's calls that the device computes stand beside the host's on all cores."""
     name = "h100/blas_calls"
