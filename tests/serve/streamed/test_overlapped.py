@@ -31,14 +31,14 @@ def test_buffers_of_other_sizes_make_room(monkeypatch):
     monkeypatch.setattr(overlapped, "_kept", [])
     rings = [
         SimpleNamespace(of=("cuda", 1, size), free=lambda size=size: freed.append(size))
-        for size in range(6)
+        for size in range(10)
     ]
     for ring in rings:
         overlapped._keep(ring)
     assert freed == [0, 1]
-    assert overlapped._ring("cuda", 1, 5) is rings[5]
+    assert overlapped._ring("cuda", 1, 9) is rings[9]
     overlapped.release_buffers()
-    assert freed == [0, 1, 2, 3, 4]
+    assert freed == list(range(9))
 
 
 @pytest.mark.parametrize("limit", [1, 4 * (64 << 10) - 1])

@@ -85,4 +85,4 @@ def test_parts_fit_into_what_is_taken_for_them(size, k_fast):
             numbers = of.part(0, p, p).exponents
             assert numbers >= ends
             ends = numbers + 4 * (5 * of.sides + 4)
-        assert of.decision(0, 0) >= ends
+        assert of.size >= ends

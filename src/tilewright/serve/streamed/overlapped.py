@@ -13,6 +13,7 @@ pinned buffers, or from there.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -53,8 +54,8 @@ __all__ = ["Overlapped", "kept_bytes", "release_buffers"]
 _THREADS, _BUFFER_BYTES = 12, 4 << 20
 _LEAST_BUFFER_BYTES = 64 << 10
 
-# Buffers of both directions of two calls at once are kept for later ones.
-_MOST_KEPT = 4
+# Buffers of both directions of two calls at once are kept for later ones, and pages of words.
+_MOST_KEPT, _PAGE_BYTES = 8, 4 << 10
 
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
@@ -105,6 +106,7 @@ class Overlapped:
         self._held: list[tuple[int, int]] = []
         self._lent: dict[int, tuple[int, int]] = {}
         self._shown: list[Event] = []
+        self._pages: list[_Ring] = []
 
     def allocate(self, sizes: Sequence[int]) -> list[int]:
         """Return pieces of device memory of so many bytes, until `close`."""
@@ -119,6 +121,13 @@ class Overlapped:
         held = _take(self._live, size) if self._keeps else (self._live.allocate(size), size)
         self._held.append(held)
         return held[0]
+
+    def words(self, shape: tuple[int, ...]) -> NDArray[np.int32]:
+        """Return memory of the host that the device writes, until `close`."""
+        size = 4 * math.prod(shape)
+        page = _ring(self._live, 1, max(_PAGE_BYTES, 1 << size.bit_length()))
+        self._pages.append(page)
+        return page.memory[:size].view(np.int32).reshape(shape)
 
     def part(self, memory: int, offset: int) -> int:
         """Return what is so many bytes behind, of what `allocate` returned."""
@@ -292,7 +301,7 @@ class Overlapped:
         for event in self._shown:  # timelines tell of what was waited for
             event.wait()
         with live.current(), ExitStack() as rest:
-            for ring in self._rings.values():
+            for ring in (*self._rings.values(), *self._pages):
                 rest.callback(_keep, ring)
             for memory, size in self._held:
                 rest.callback(_leave, live, memory, size if self._keeps else None)
@@ -374,7 +383,7 @@ class _Ring:
     def __init__(self, live: Any, threads: int, size: int) -> None:
         self.of = live, threads, size
         self._holder = live.pinned(2 * threads * size)
-        self._memory: NDArray[np.uint8] = self._holder.__enter__()
+        self.memory: NDArray[np.uint8] = self._holder.__enter__()
         make = live.api.cuEventCreate
         with live.current():
             made = [live.check(make(NO_TIMING), "making an event") for _ in range(2 * threads)]
@@ -385,7 +394,7 @@ class _Ring:
         (live, threads, size), found = self.of, library()
         functions = [ctypes.cast(found[name], ctypes.c_void_p).value for name in _CALLED]  # type: ignore[index]
         return _Staging(
-            *functions, live.context, stream, self._memory.ctypes.data,
+            *functions, live.context, stream, self.memory.ctypes.data,
             ctypes.addressof(self._events), size, threads,
         )  # fmt: skip
 

@@ -32,7 +32,6 @@ from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Spa
 from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.scratch import TOPS
 from tilewright.serve.split.decision import (
-    DECISION_WORDS,
     ROUTES,
     TERMS_A_CUT,
     TERMS_BF16,
@@ -85,7 +84,7 @@ class SplitOperand:
 
     ::
 
-        | part 0 | part 1 | for each piece of k: numbers of all sides (guard.h) | decisions |
+        | part 0 | part 1 | for each piece of k: numbers of all sides (guard.h) |
 
     What comes at a time is split at a time; its numbers are those of its first piece of k.
 
@@ -101,6 +100,9 @@ class SplitOperand:
         Whether memory runs along k.
     memory : int
         Where all of it is.
+    decisions : ndarray, optional
+        What the guard finds, by pieces of the sides, pieces of k, and words: of the host's memory,
+        which the device writes, as what is copied would wait behind whole tiles.
     """
 
     side: int
@@ -108,6 +110,7 @@ class SplitOperand:
     pieces: int
     k_fast: bool
     memory: int = 0
+    decisions: NDArray[np.int32] | None = None
 
     def part(self, start: int, p: int, first: int) -> Part:
         """Return what begins with a side and a piece of k, of what came with a `first` one."""
@@ -121,21 +124,10 @@ class SplitOperand:
             self.k_fast, address, stride, ld, numbers + first * self._numbers_bytes + 4 * start
         )
 
-    def decision(self, piece: int, first: int) -> int:
-        """Return where the guard's words are about a piece of the sides, and pieces of k."""
-        behind = self.part(0, 0, len(self.ks)).exponents
-        return behind + 4 * DECISION_WORDS * (piece * len(self.ks) + first)
-
-    def decisions(self, live: Any) -> NDArray[np.int32]:
-        """Return what the guard found: by pieces of the sides, pieces of k, and words."""
-        words = np.empty((self.pieces, len(self.ks), DECISION_WORDS), np.int32)
-        live.download(self.decision(0, 0), words)
-        return words
-
     @property
     def size(self) -> int:
         """All of it in bytes."""
-        return self.decision(self.pieces, 0) - self.memory
+        return self.part(0, 0, len(self.ks)).exponents - self.memory
 
     @property
     def sides(self) -> int:
@@ -183,10 +175,9 @@ class SplitOperand:
             launches = steps_to_split(live, stored, made_up, place, self.sides, tops, REPORT)
             plan = Plan(live, launches, space, name="split")
             keep(key, plan)
-        call = call_of(
-            operand.memory, to.address, to.exponents, 1, 0, stream,
-            report=self.decision(number, steps[0]),
-        )  # fmt: skip
+        assert self.decisions is not None
+        told = self.decisions[number, steps[0]].ctypes.data
+        call = call_of(operand.memory, to.address, to.exponents, 1, 0, stream, report=told)
         return _started(live, plan, call, stream, after)
 
 
@@ -242,15 +233,16 @@ def are_multiplied(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
     return terms >= TERMS_FP16 and max(cut_a, cut_b) <= seen // TERMS_A_CUT
 
 
-def are_right(live: Any, panels: Sequence[Panels], place: Place, ks: Sequence[Piece]) -> bool:
+def are_right(panels: Sequence[Panels], place: Place, ks: Sequence[Piece]) -> bool:
     """Whether a tile may be a product of parts, of each piece of k."""
-    found = [one.split.decisions(live) for one in panels if one.split is not None]
     for p, (start, stop) in enumerate(ks):
         words = []
-        for told, one, number in zip(found, panels, place, strict=True):
+        for one, number in zip(panels, place, strict=True):
+            assert one.split is not None
+            assert one.split.decisions is not None
             unit = one.unit(number, p)
             begin, end = span(ks, unit)
-            mine = told[number, unit[0]].copy()
+            mine = one.split.decisions[number, unit[0]].copy()
             mine[SEEN : WIDE + 1] -= end - begin - (stop - start)  # as if all others were seen
             words.append(mine)
         if not are_multiplied(words[0], words[1], stop - start):

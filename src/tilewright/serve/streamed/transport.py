@@ -45,6 +45,9 @@ class Transport(Protocol):
     def part(self, memory: Any, offset: int) -> Any:
         """Return what is so many bytes behind, of what `allocate` returned."""
 
+    def words(self, shape: tuple[int, ...]) -> NDArray[np.int32]:
+        """Return memory of the host that the device writes, until `close`."""
+
     def splits(self, request: Any) -> bool:
         """Whether it splits operands into parts, once for all products that they are in."""
 
@@ -105,6 +108,10 @@ class InOrder:
             self._live.write(held, np.ascontiguousarray(lines), begins)
         else:
             self._live.write_lines(held, lines, ld * lines.itemsize, begins)
+
+    def words(self, shape: tuple[int, ...]) -> NDArray[np.int32]:
+        """Return no memory: the device writes none of the host's."""
+        raise AssertionError(shape)
 
     def splits(self, request: Any) -> bool:
         """Whether it splits operands into parts: no."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tilewright.backend import BackendError, Event
 from tilewright.problem import Trans
 from tilewright.serve.request import Request
+from tilewright.serve.split.decision import DECISION_WORDS
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix
@@ -219,7 +220,9 @@ class Worker:
         """Return an operand in parts."""
         from tilewright.serve.streamed.parts import SplitOperand
 
-        return SplitOperand(side[-1][1], self._job.tiling.k, len(side), k_fast, memory)
+        ks = self._job.tiling.k
+        told = self._transport.words((len(side), len(ks), DECISION_WORDS))
+        return SplitOperand(side[-1][1], ks, len(side), k_fast, memory, told)
 
     # -- products --------------------------------------------------------------------------
 
@@ -384,7 +387,7 @@ class Worker:
         last = Task(place, (0, len(job.tiling.k)), True, True)
         for event in dict.fromkeys(x for slot in self._arriving(last) for x in slot.arrival):
             event.wait()
-        if are_right(self._transport.live, self._panels, place, job.tiling.k):
+        if are_right(self._panels, place, job.tiling.k):
             return
         if job.adds:
             lines = job.c.lines(*self._pieces(place))
