@@ -121,6 +121,9 @@ def test_without_a_device_the_program_runs_as_it_is(
     assert not shown.out
     assert run(["run"]) == 2
     assert run(["run", "--device", "cuda:1", "--", sys.executable, "-c", looks]) == 2
+    monkeypatch.setenv("TILEWRIGHT_BLAS_LEAST", "2e9")
+    assert run(["run", "--", sys.executable, "-c", looks]) == 2
+    assert "TILEWRIGHT_BLAS_LEAST='2e9'" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_program_by_its_name_is_told_how_to_start(

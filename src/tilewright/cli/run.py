@@ -25,6 +25,9 @@ _LOG, _TRACE = "TILEWRIGHT_CALLS_LOG", "TILEWRIGHT_CALLS_TRACE"
 _COMPARE = "TILEWRIGHT_CUBLAS_COMPARE"
 _ACCURACY, _PLANS = "TILEWRIGHT_CUBLAS_ACCURACY", "TILEWRIGHT_CUBLAS_PLANS"  # tilewright_plans.c
 
+# tilewright_blas.c, tilewright_host.c
+_NUMBERS = {"TILEWRIGHT_BLAS_LEAST": "multiplications", "TILEWRIGHT_BLAS_MEMORY": "bytes"}
+
 _NAMES = {"cublas": "cuBLAS", "blas": "BLAS"}
 
 # Kinds of calls in the table; the sums below it are over all.
@@ -74,6 +77,10 @@ def command(
     for name in wanted:
         if name not in ACCURACIES:
             raise ValueError(f"accuracy={name!r} is unknown; use {' or '.join(ACCURACIES)}")
+    for variable, what in _NUMBERS.items():  # the library would read 2e9 as 2
+        number = os.environ.get(variable) or "0"
+        if not number.isdecimal():
+            raise ValueError(f"{variable}={number!r} is no number of {what}; write it in digits")
     if not program:
         say(_library(device))
         return
