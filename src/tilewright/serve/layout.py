@@ -1,4 +1,4 @@
-"""How arrays map onto column-major operands: strides, spans, overlap.
+"""How arrays map onto column-major operands, by their strides.
 
 BLAS takes a matrix whose elements are neighbours along one axis and whose other axis
 steps by a positive leading dimension.  Everything else has to be copied first, and only
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 
-__all__ = ["Strided", "column_major", "layout_of", "operation"]
+__all__ = ["Strided", "layout_of", "operation"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Strided:
         return Strided(self.shape[::-1], self.strides[::-1])
 
 
-def column_major(array: Strided) -> int | None:
+def _column_major(array: Strided) -> int | None:
     """Return the leading dimension of an array that is column-major, else None."""
     (rows, columns), (down, across) = array.shape, array.strides
     if rows > 1 and down != 1:
@@ -55,7 +55,7 @@ def layout_of(array: Strided, *, rows_first: bool = False) -> tuple[bool, int] |
     if 0 in array.shape:  # nothing is read; NumPy gives such arrays any strides
         return False, max(1, array.shape[0])
     for row_major in (rows_first, not rows_first):
-        ld = column_major(array.transposed if row_major else array)
+        ld = _column_major(array.transposed if row_major else array)
         if ld is not None:
             return row_major, ld
     return None
