@@ -43,9 +43,9 @@ def _identity(contents: dict[str, bytes]) -> str:
     return whole.hexdigest()[:16]
 
 
-def packaged_name(contents: dict[str, bytes] | None = None) -> str:
+def packaged_name() -> str:
     """Return what the package's own library is called: other sources have another name."""
-    return f"libtilewright_core-{_identity(sources() if contents is None else contents)}.so"
+    return f"libtilewright_core-{_identity(sources())}.so"
 
 
 def _packaged() -> Path | None:

@@ -170,7 +170,6 @@ def collect(
     target: Target,
     variants: Iterable[Variant],
     *,
-    cache: KernelCache | None = None,
     observer: Callable[[int, int], None] = lambda done, of: None,
 ) -> KernelSet:
     """Return the kernels of some variants: those that `gemm` chooses among.
@@ -187,8 +186,6 @@ def collect(
         What for.
     variants : iterable of Variant
         Precisions and transposes.
-    cache : KernelCache, optional
-        Where cubins are kept; the user's own by default.
     observer : callable
         Called with the number of cubins that are there and their number in all.
 
@@ -221,7 +218,7 @@ def collect(
             wanted |= {one.name: one for one in needed}
     missing = any(one.source is not None for one in wanted.values())
     compiler = f"NVRTC {nvrtc_version()}" if missing else ""  # before threads: found out once
-    cache = cache or KernelCache()
+    cache = KernelCache()
     codes: dict[str, ExportedCode] = {}
     # NVRTC works outside Python's lock: as many at once as there are cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:

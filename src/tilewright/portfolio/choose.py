@@ -182,13 +182,9 @@ def _chosen(
 
 
 def by_arrays(
-    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int,
-    times: Floats | None = None,
-) -> Found | None:  # fmt: skip
-    """Return what the core chooses, by NumPy; None where no kernel takes the operands.
-
-    `times`: how many times what a kernel is expected to take counts.
-    """
+    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
+) -> Found | None:
+    """Return what the core chooses, by NumPy; None where no kernel takes the operands."""
     able = np.flatnonzero(able_by_arrays(table, problem, aligned, form))
     if not len(able):
         return None
@@ -199,7 +195,7 @@ def by_arrays(
     elif table.model is None:
         best = int(min(able, key=lambda at: _nearest(table.kernels[at], problem)))
     else:
-        expected = expected_by_arrays(spec, table, problem, form, times)
+        expected = expected_by_arrays(spec, table, problem, form)
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)

@@ -75,7 +75,6 @@ def schedule(
     *,
     ahead: bool = False,
     rounds: int = 3,
-    machine: Machine | None = None,
 ) -> Scheduled:
     """Return a kernel whose main loop is rescheduled.
 
@@ -91,8 +90,6 @@ def schedule(
         Whether shared loads may move ahead of their readers.
     rounds : int
         How often the search goes over all conflicts.
-    machine : Machine, optional
-        The model's constants.
 
     Raises
     ------
@@ -100,7 +97,7 @@ def schedule(
         If the architecture is another one, no block can be rescheduled, or the
         result could not be proved to be the same.
     """
-    made = _Made(list(instructions), loop, arch, machine or machine_of(arch))
+    made = _Made(list(instructions), loop, arch, machine_of(arch))
     if not made.blocks:
         why = next(iter(made.refused.values()), f"no block has {_FEW} multiply-adds")
         raise RefusedError(f"nothing was rescheduled: {why}")

@@ -182,12 +182,9 @@ class Stencil(ABC):
         """
         return self.geometry(config).launch(m, n, k)
 
-    def takes(self, config: Config, problem: Problem, aligned: bool = True) -> bool:
-        """Whether the config's kernel reads a problem's operands as they lie.
-
-        `aligned`: A and B begin at multiples of 16 bytes.
-        """
-        return self.geometry(config).takes(problem, aligned)
+    def takes(self, config: Config, problem: Problem) -> bool:
+        """Whether the config's kernel reads operands that begin aligned as they lie."""
+        return self.geometry(config).takes(problem)
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""

@@ -33,7 +33,6 @@ from tilewright.serve.scratch import TOPS
 from tilewright.serve.split.decision import DECISION_WORDS, ROUTES
 from tilewright.serve.split.product import (
     Parts,
-    Product,
     Step,
     Work,
     product_for,
@@ -191,9 +190,7 @@ class Chain:
         """Return the passes that split both operands into a named scheme's parts."""
         return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
 
-    def products(
-        self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
-    ) -> Iterator[Step]:
+    def products(self, scheme: Scheme, run_if: Any, wanted: int) -> Iterator[Step]:
         """Yield the launches that multiply parts, piece by piece of k.
 
         Parameters
@@ -202,11 +199,9 @@ class Chain:
             Whose parts.
         run_if, wanted
             As of `Work`.
-        product : Product, optional
-            Who multiplies; what serves the scheme on the device without one.
         """
         p = self.problem
-        multiply = product or product_for(self.live, scheme)
+        multiply = product_for(self.live, scheme)
         a, b = self._parts(scheme, 0), self._parts(scheme, 1)
         for k0 in range(0, p.k, MOST_K):
             for one in self._pieces:

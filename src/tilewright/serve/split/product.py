@@ -33,7 +33,6 @@ from tilewright.serve.tensor_cores import (
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import Scheme, Sources
-from tilewright.stencil.split.sources import EXTRA_BITS
 from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
@@ -162,15 +161,8 @@ class Product(Protocol):
 
 @dataclass(frozen=True)
 class ModelProduct:
-    """The model of a tensor core: right everywhere, fast nowhere.
+    """The model of a tensor core: right everywhere, fast nowhere."""
 
-    Parameters
-    ----------
-    extra_bits : int
-        Bits below single precision's last that the unit keeps while it adds.
-    """
-
-    extra_bits: int = EXTRA_BITS
     k_fast: ClassVar[bool] = False
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
@@ -198,7 +190,7 @@ class ModelProduct:
             steps = tuple(map(whole, (*parts, of.step_c, of.step_exponents, of.step_run_if)))
         return Step(
             sources.model(
-                work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits,
+                work.scheme, work.a.trans, work.b.trans,
                 compensated=work.is_compensated(live.spec), batched=of is not None,
             ),
             launch,

@@ -237,7 +237,6 @@ class Sources:
         trans_a: Trans,
         trans_b: Trans,
         *,
-        promote_k: int | None = None,
         extra_bits: int = EXTRA_BITS,
         compensated: bool = False,
         batched: bool = False,
@@ -250,8 +249,6 @@ class Sources:
             Parts and products.
         trans_a, trans_b : Trans
             What is done to the parts as they are stored.
-        promote_k : int, optional
-            Another interval than the scheme's.
         extra_bits : int
             Bits below single precision's last that the unit keeps while it adds.
         compensated : bool
@@ -260,7 +257,6 @@ class Sources:
             Whether blocks in z have a product each: with steps of A, B, C, exponents and of what
             `run_if` points at as arguments behind the others.
         """
-        interval = scheme.promote_k if promote_k is None else promote_k
         defines: dict[str, int | str] = {
             "PART": PART_NUMBERS[scheme.part],
             # A number beyond 32 bits has to say so in both dialects.
@@ -270,7 +266,7 @@ class Sources:
             "TRANS_B": int(trans_b.transposed),
             "INSTRUCTION_K": scheme.instruction_k,
             "EXTRA_BITS": extra_bits,
-            "PROMOTE_K": interval or _NEVER,
+            "PROMOTE_K": scheme.promote_k or _NEVER,
             "COMPENSATED": int(compensated),
             "RESULT": 0,
         }
