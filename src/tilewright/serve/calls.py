@@ -140,7 +140,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         _begins(call.a, p.precision, wanted.repeats, 1),
         _begins(call.b, p.precision, wanted.repeats, 2),
     )
-    of = _circumstances() if arithmetic else None
+    of = bool(arithmetic) and _unproved_are_served()
     part = wanted.triangle
     keeps = call.beta != 0 or part is None  # passes over a triangle depend on it
     key = (
@@ -206,11 +206,11 @@ def _at_address(base: int, begins: int, ld: int) -> Operand:
     return Operand(base + begins, 0, ld)
 
 
-def _circumstances() -> Hashable:
-    """Return what products of parts depend on besides, which most programs never import."""
-    from tilewright.serve.split.product import circumstances
+def _unproved_are_served() -> bool:
+    """Whether products of parts serve that most programs never import."""
+    from tilewright.serve.split.product import unproved_are_served
 
-    return circumstances()
+    return unproved_are_served()
 
 
 def keep(key: Hashable, made: Any, *, large: bool = False) -> None:

@@ -24,7 +24,6 @@ from tilewright.serve.laid_out import A, B, C
 from tilewright.serve.request import Request
 from tilewright.serve.routes import Laid
 from tilewright.serve.split import Decision, serve_unproved
-from tilewright.serve.split.product import ModelProduct, multiplied_by
 from tilewright.stencil import Launch
 
 GRID = Launch((1, 1), (32, 1))
@@ -276,8 +275,6 @@ def test_what_is_not_as_others_will_be_is_not_remembered(on_the_device, routes, 
     with serve_unproved():
         assert not on_the_device(*arrays(), arithmetic="fp32")
         assert on_the_device(*arrays())  # IEEE arithmetic is the same everywhere
-    with multiplied_by(ModelProduct()):
-        assert not on_the_device(*arrays(), arithmetic="bf16x9")
     routes.scratch = 1000
     calls.forget_plans()
     driver.set(allocate_result=2)

@@ -131,17 +131,17 @@ def run(
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
     # One that did without memory was not as others will be, nor one under a special rule.
-    usual = not found.lean and (not request.arithmetic or _is_standard())
+    usual = not found.lean and not (request.arithmetic and _unproved_are_served())
     # Overlap is looked for from the first element on.
     forward = all(step >= 0 for view in views.values() for step in view.strides)
     if where is not None and request.report is None and usual and forward:
         _remember(request, found, wanted.exchanged, where)
 
 
-def _is_standard() -> bool:
-    from tilewright.serve.split.product import is_standard  # only where such calls are made
+def _unproved_are_served() -> bool:
+    from tilewright.serve.split.product import unproved_are_served  # where such calls are made
 
-    return is_standard()
+    return unproved_are_served()
 
 
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:

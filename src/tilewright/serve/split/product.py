@@ -8,7 +8,7 @@ is used: a stencil for tensor cores comes before the model, which runs everywher
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -45,10 +45,7 @@ __all__ = [
     "Step",
     "Work",
     "arithmetic_of_scheme",
-    "circumstances",
     "is_proved",
-    "is_standard",
-    "multiplied_by",
     "product_for",
     "serve_unproved",
     "unproved_are_served",
@@ -266,21 +263,7 @@ def arithmetic_of_scheme(scheme: Scheme) -> Arithmetic:
 
 
 # A stencil for tensor cores goes before the model.
-_products: ContextVar[tuple[Product, ...]] = ContextVar(
-    "tilewright_products", default=(HopperProduct(), ModelProduct())
-)
-
-
-@contextlib.contextmanager
-def multiplied_by(*products: Product) -> Iterator[None]:
-    """Let these multiply parts, the first that serves: a model beside what it is a model of."""
-    warm.forget()  # calls that were remembered do not look at what is special here
-    token = _products.set(products)
-    try:
-        yield
-    finally:
-        _products.reset(token)
-
+_PRODUCTS: tuple[Product, ...] = (HopperProduct(), ModelProduct())
 
 _unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
 
@@ -301,28 +284,13 @@ def serve_unproved() -> Iterator[None]:
 
 
 def unproved_are_served() -> bool:
-    """Whether the caller is within `serve_unproved`."""
+    """Whether the caller is within `serve_unproved`: plans of products of parts depend on it."""
     return _unproved.get()
-
-
-_STANDARD = _products.get()
-
-
-def circumstances() -> tuple[Hashable, ...]:
-    """Return what calls depend on besides what they are given: they change with it."""
-    products = _products.get()
-    # What is always there need not be hashed, field by field.
-    return None if products is _STANDARD else products, _unproved.get()
-
-
-def is_standard() -> bool:
-    """Whether calls are served as they are outside of any ``with`` block of this module."""
-    return circumstances() == (None, False)
 
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:
     """Return what computes a scheme on a device."""
-    return next(one for one in _products.get() if one.serves(live, scheme))
+    return next(one for one in _PRODUCTS if one.serves(live, scheme))
 
 
 def is_proved(live: LiveDevice, scheme: Scheme) -> bool:

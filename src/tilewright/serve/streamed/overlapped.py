@@ -160,9 +160,9 @@ class Overlapped:
         plain = not (complex(request.alpha).imag or complex(request.beta).imag)
         if not (real and plain and has_wgmma(self._live)):
             return False
-        from tilewright.serve.split.product import is_standard
+        from tilewright.serve.split.product import unproved_are_served
 
-        return is_standard()
+        return not unproved_are_served()
 
     def split(
         self, to: SplitOperand, sides: Piece, number: int, steps: Piece, operand: Operand,
