@@ -19,6 +19,7 @@ __all__ = [
     "first_limit",
     "kinds_of",
     "limits_of",
+    "loaded",
     "one_precision",
     "pairs",
     "refuse_masked",
@@ -33,9 +34,20 @@ def check_given(a: Any, b: Any) -> None:
             raise TypeError(f"{name} is None; give an array")
 
 
+def loaded(name: str) -> Any:
+    """Return a module whose import has ended; None of any other.
+
+    Whoever has an array of a library has imported it: what another thread is importing meanwhile
+    has none yet, nor all of its names.
+    """
+    found = sys.modules.get(name)
+    is_begun = getattr(getattr(found, "__spec__", None), "_initializing", False)
+    return None if is_begun else found
+
+
 def refuse_masked(*given: Any) -> None:
     """Refuse NumPy's masked arrays: nothing here looks at a mask."""
-    masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
+    masked = loaded("numpy.ma")
     if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
         raise TypeError("masked arrays are not taken; fill them first with .filled(value)")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tilewright.serve.checks import (
     first_limit,
     kinds_of,
     limits_of,
+    loaded,
     one_precision,
     pairs,
     refuse_masked,
@@ -356,8 +356,7 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
 
 def adapter_on_cuda(*given: Any) -> Any:
     """Return what knows CuPy's arrays, or PyTorch's on a CUDA device; None of any others."""
-    # Whoever has such an array has imported its library already.
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    cupy, torch = loaded("cupy"), loaded("torch")
     if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
         from tilewright.serve.arrays import cupy as on_cupy
 

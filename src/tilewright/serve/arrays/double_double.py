@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.serve.checks import loaded
 from tilewright.serve.double_double import DoubleDouble
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def double_double_arrays(given: list[DoubleDouble]) -> Any:
         If their words are not all of one kind, or of none known here.
     """
     kinds = {type(x.words) for x in given}
-    cupy = sys.modules.get("cupy")
+    cupy = loaded("cupy")
     if kinds == {np.ndarray}:
         return _OnNumPy()
     if cupy is not None and kinds == {cupy.ndarray}:

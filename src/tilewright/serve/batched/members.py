@@ -35,7 +35,7 @@ from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
 from tilewright.serve.batched.one_launch import group_step
 from tilewright.serve.calls import keep, kept
-from tilewright.serve.checks import check_scalars
+from tilewright.serve.checks import check_scalars, loaded
 from tilewright.serve.kernels import ready_for_group
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space, member
 from tilewright.serve.narrow.serve import scalars_of
@@ -166,7 +166,7 @@ def _kind_of(value: Any) -> tuple[type, bool, bool]:
 
 def _library(x: Any) -> Any:
     """Return the adapter of an array's library; None of arrays that take a closer look."""
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    cupy, torch = loaded("cupy"), loaded("torch")
     if cupy is not None and type(x) is cupy.ndarray:
         from tilewright.serve.arrays import cupy as on_cupy
 

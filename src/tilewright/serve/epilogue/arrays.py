@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.precision import dtype_of
-from tilewright.serve.checks import kinds_of
+from tilewright.serve.checks import kinds_of, loaded
 from tilewright.serve.narrow.types import type_name
 from tilewright.serve.overlap import overlap
 
@@ -171,7 +170,7 @@ def library_of(a: Any, b: Any, c: Any) -> Library:
         If they are of no library that an epilogue is computed in.
     """
     given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    cupy, torch = loaded("cupy"), loaded("torch")
     able: list[Library] = [Library(np)]
     able += [CuPy(cupy)] if cupy is not None else []
     able += [Torch(torch)] if torch is not None else []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Protocol
 
 import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
-from tilewright.serve.checks import kinds_of, refuse_masked
+from tilewright.serve.checks import kinds_of, loaded, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap
 
@@ -248,7 +247,7 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
         If they are of no library that has such numbers, or of several without DLPack.
     """
     given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    cupy, torch = loaded("cupy"), loaded("torch")
     kinds: list[Arrays] = [_NumPyLike(np)]
     kinds += [_NumPyLike(cupy)] if cupy is not None else []
     kinds += [_TorchTensors(torch)] if torch is not None else []
