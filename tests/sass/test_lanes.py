@@ -188,14 +188,12 @@ def decode_as(load: Instruction, instruction: Instruction) -> Instruction:
     return replace(load, address=instruction.address, dst=instruction.dst, guard=instruction.guard)
 
 
-def test_warps_that_are_not_whole_and_shapes_that_do_not_fit() -> None:
+def test_warps_that_are_not_whole() -> None:
     kernel = read_cubin(kept("sm_80")).kernels[0]
     instructions = decode(kernel.code, kernel.arch)
     loop = main_loop(instructions)
     assert loop is not None
     assert loop_accesses(instructions, loop, 48).wavefronts == {}
-    with pytest.raises(ValueError, match=r"block=\(16, 8, 1\) is not 256 threads"):
-        loop_accesses(instructions, loop, 256, (16, 8, 1))
     with pytest.raises(ValueError, match="threads=0 is no block size"):
         loop_accesses(instructions, loop, 0)
 

@@ -7,8 +7,8 @@ that unknown bases, kernel parameters, buffers that alternate and steps of a loo
 
 What is not known gives no entry, never a guess.  Taken for granted: lanes that part meet again
 where their ways do (`tilewright.sass.divergence`); a kernel that asks only for ``threadIdx.x``
-is launched with blocks of one dimension, unless the caller says what shape they have; and a loop
-is that of an interior tile, reached by way of the copies that begin one (`tilewright.sass.trace`).
+is launched with blocks of one dimension; and a loop is that of an interior tile, reached by way
+of the copies that begin one (`tilewright.sass.trace`).
 """
 
 from __future__ import annotations
@@ -68,12 +68,7 @@ class Accesses:
     lines: dict[int, LinePairs] = field(default_factory=dict)
 
 
-def loop_accesses(
-    instructions: Sequence[Instruction],
-    loop: Loop,
-    threads: int,
-    block: tuple[int, int, int] | None = None,
-) -> Accesses:
+def loop_accesses(instructions: Sequence[Instruction], loop: Loop, threads: int) -> Accesses:
     """Return what a loop's accesses take, where the code gives it away.
 
     Parameters
@@ -83,10 +78,7 @@ def loop_accesses(
     loop : Loop
         One of its loops.
     threads : int
-        Threads a block.
-    block : tuple of int, optional
-        Threads a block by dimension; ``(threads, 1, 1)`` for kernels that use
-        ``threadIdx.x`` alone.
+        Threads a block, along x.
 
     Returns
     -------
@@ -97,10 +89,10 @@ def loop_accesses(
     Raises
     ------
     ValueError
-        If `threads` is below 1, or is not the number of threads in `block`.
+        If `threads` is below 1.
     """
     found, warps = Accesses(), threads // WARP
-    for instruction, state in _accesses(instructions, loop, threads, block):
+    for instruction, state in _accesses(instructions, loop, threads):
         offsets = _offsets(instruction, state, warps)
         if offsets is not None:
             counts = {_passes(instruction, row) for row in offsets.tolist()}
@@ -114,10 +106,7 @@ def loop_accesses(
 
 
 def lane_offsets(
-    instructions: Sequence[Instruction],
-    loop: Loop,
-    threads: int,
-    block: tuple[int, int, int] | None = None,
+    instructions: Sequence[Instruction], loop: Loop, threads: int
 ) -> dict[int, Offsets]:
     """Return the addresses of a loop's shared accesses, from the lowest of each warp's lanes on.
 
@@ -132,16 +121,13 @@ def lane_offsets(
     """
     found = {
         instruction.address: _offsets(instruction, state, threads // WARP)
-        for instruction, state in _accesses(instructions, loop, threads, block)
+        for instruction, state in _accesses(instructions, loop, threads)
     }
     return {address: offsets for address, offsets in found.items() if offsets is not None}
 
 
 def _accesses(
-    instructions: Sequence[Instruction],
-    loop: Loop,
-    threads: int,
-    block: tuple[int, int, int] | None,
+    instructions: Sequence[Instruction], loop: Loop, threads: int
 ) -> Iterator[tuple[Instruction, State]]:
     """Yield a loop's shared accesses by whole warps, with what is known where they run.
 
@@ -149,13 +135,11 @@ def _accesses(
     """
     if threads < 1:
         raise ValueError(f"threads={threads} is no block size; give 1 or more")
-    if block is not None and int(np.prod(block)) != threads:
-        raise ValueError(f"block={block} is not {threads} threads; give one shape of so many")
     jumps = any(not i.known and 0x140 <= i.opcode & 0x1FF <= 0x15F for i in instructions)
     if threads % WARP or jumps:
         return
     not_taken = ways_around_copies(instructions, loop)
-    walk = Walk(instructions, _special(instructions, threads, block), not_taken)
+    walk = Walk(instructions, _special(instructions, threads), not_taken)
     walk.run()
     for instruction, state in walk.by_whole_warps():
         inside = loop.start <= instruction.address <= loop.end
@@ -163,22 +147,14 @@ def _accesses(
             yield instruction, under(instruction.guard, state)
 
 
-def _special(
-    instructions: Sequence[Instruction], threads: int, block: tuple[int, int, int] | None
-) -> Threads:
+def _special(instructions: Sequence[Instruction], threads: int) -> Threads:
     """Return the special registers whose values are known, by number."""
     asked = {i.raw >> 72 & 0xFF for i in instructions if i.mnemonic == "S2R"}
     number = np.arange(threads, dtype=np.uint64).reshape(-1, WARP)
     found = {_LANE: LaneValue(number % np.uint64(WARP), EXACT)}
     found |= dict.fromkeys((*range(_CTAID_X, _CTAID_X + _DIMENSIONS), *_BLOCKS_OWN), UNIFORM)
-    if block is None:
-        if asked & {_TID_X + 1, _TID_X + 2}:
-            return found
-        block = (threads, 1, 1)
-    for dimension, length in enumerate(block):
-        size = np.uint64(length)
-        found[_TID_X + dimension] = LaneValue(number % size, EXACT)
-        number = number // size
+    if not asked & {_TID_X + 1, _TID_X + 2}:  # else the block's shape is not known
+        found[_TID_X] = LaneValue(number, EXACT)
     return found
 
 
