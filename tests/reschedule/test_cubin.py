@@ -48,7 +48,7 @@ class Searches:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, code: bytes, arch: int, level: Level, seconds: float) -> bytes:
+    def __call__(self, code: bytes, arch: int, level: Level) -> bytes:
         self.count += 1
         return one_round(code, arch, level.ahead)
 
@@ -137,8 +137,10 @@ def test_a_key_stands_for_code_architecture_level_and_scheduler(
 def test_a_refusal_says_why_in_one_line_and_keeps_nothing(
     cache: KernelCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RefusedScheduleError, match=r"took longer than 0.5 s") as refused:
-        reschedule(compiled(), "sgemm", LEVEL, cache, seconds=0.5)
+    with monkeypatch.context() as brief:
+        brief.setattr(module, "SCHEDULE_SECONDS", 0.5)
+        with pytest.raises(RefusedScheduleError, match=r"took longer than 0.5 s") as refused:
+            reschedule(compiled(), "sgemm", LEVEL, cache)
     assert "\n" not in str(refused.value)
     with pytest.raises(RefusedScheduleError, match="schedule 'walked' is refused: "):
         reschedule(compiled("sm_80"), "sgemm", LEVEL, cache)
@@ -151,7 +153,7 @@ def test_a_refusal_says_why_in_one_line_and_keeps_nothing(
 def test_a_process_of_its_own_finds_the_same_code() -> None:
     code = text(compiled())
     request = {"arch": 90, "ahead": False}
-    assert module.searched(code, 90, LEVEL, 60.0) == search.search(code, request)
+    assert module.searched(code, 90, LEVEL) == search.search(code, request)
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
@@ -177,7 +179,7 @@ def test_a_search_dies_with_whoever_asked() -> None:
         "from tilewright.reschedule.cubin import searched\n"
         "from tilewright.reschedule.levels import LEVELS\n"
         "print('asking', flush=True)\n"
-        "searched(sys.stdin.buffer.read(), 90, LEVELS[5], 60.0)\n"
+        "searched(sys.stdin.buffer.read(), 90, LEVELS[5])\n"
     )
     asking = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE

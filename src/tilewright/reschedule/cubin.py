@@ -73,13 +73,7 @@ def schedule_key(code: bytes, arch: int, level: Level) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def reschedule(
-    cubin: Cubin,
-    entry: str,
-    level: Level,
-    cache: KernelCache | None = None,
-    seconds: float = SCHEDULE_SECONDS,
-) -> Cubin:
+def reschedule(cubin: Cubin, entry: str, level: Level, cache: KernelCache | None = None) -> Cubin:
     """Return a cubin with the main loop of its entry rescheduled, proved the same.
 
     Parameters
@@ -92,8 +86,6 @@ def reschedule(
         How its main loop is rescheduled.
     cache : KernelCache, optional
         Where results of the search are kept.
-    seconds : float
-        After which the search gives up.
 
     Raises
     ------
@@ -108,7 +100,7 @@ def reschedule(
             return _with_code(cubin, kernel, cached)
         if cache is not None:
             cache.drop(key)
-        code = _searched(kernel, level, cache, seconds)
+        code = _searched(kernel, level, cache)
     if cache is not None:
         cache.save(key, code)
     return _with_code(cubin, kernel, code)
@@ -142,10 +134,10 @@ def rewriting(source: Source, level: Level | None) -> Rewrite | None:
     return lambda cubin, cache: reschedule(cubin, source.entry, level, cache)
 
 
-def _searched(kernel: Kernel, level: Level, cache: KernelCache | None, seconds: float) -> bytes:
+def _searched(kernel: Kernel, level: Level, cache: KernelCache | None) -> bytes:
     """Return rescheduled code of a kernel, checked."""
     try:
-        code = searched(kernel.code, kernel.arch, level, seconds)
+        code = searched(kernel.code, kernel.arch, level)
     except RefusedError as error:
         raise _refused(level, str(error)) from None
     if reason := _refusal(kernel, code, cache):
@@ -153,8 +145,10 @@ def _searched(kernel: Kernel, level: Level, cache: KernelCache | None, seconds: 
     return code
 
 
-def searched(code: bytes, arch: int, level: Level, seconds: float) -> bytes:
+def searched(code: bytes, arch: int, level: Level) -> bytes:
     """Return rescheduled machine code, not yet checked.
+
+    The search is ended after `SCHEDULE_SECONDS`; what is returned does not depend on it.
 
     Parameters
     ----------
@@ -164,8 +158,6 @@ def searched(code: bytes, arch: int, level: Level, seconds: float) -> bytes:
         Architecture number.
     level : Level
         How it is rescheduled.
-    seconds : float
-        After which the search is ended; what is returned does not depend on it.
 
     Raises
     ------
@@ -176,10 +168,10 @@ def searched(code: bytes, arch: int, level: Level, seconds: float) -> bytes:
     command = [sys.executable, "-m", "tilewright.reschedule.search", json.dumps(request)]
     try:
         done = subprocess.run(  # noqa: S603  # a list of our own making, no shell
-            command, input=code, capture_output=True, timeout=seconds
+            command, input=code, capture_output=True, timeout=SCHEDULE_SECONDS
         )
     except subprocess.TimeoutExpired:
-        raise RefusedError(f"the search took longer than {seconds:g} s") from None
+        raise RefusedError(f"the search took longer than {SCHEDULE_SECONDS:g} s") from None
     if done.returncode:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[
             -1

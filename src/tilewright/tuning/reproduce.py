@@ -139,7 +139,6 @@ def reproducer(
     launch: Callable[[int, int], Launch],
     *,
     cases: Sequence[Case] | None = None,
-    seed: int | None = None,
     filename: str = "reproduce.py",
 ) -> str:
     """Return a Python program that builds and runs a measured kernel by itself.
@@ -158,9 +157,6 @@ def reproducer(
         ``launch(m, n)`` returns the launch that covers an m x n result.
     cases : sequence of Case, optional
         What to run; by default `cases_of` the measurement.
-    seed : int, optional
-        Where the data come from; by default the one that verification takes, the
-        config's id as a number.
     filename : str
         What the file's own text calls it.
 
@@ -194,7 +190,7 @@ def reproducer(
         entry=repr(source.entry),
         shared=repr(int(source.dynamic_shared_bytes)),
         workspace=repr((Workspace.cleared_bytes, int(source.part_bytes))),
-        seed=repr(int(measurement.config.id, 16) if seed is None else int(seed)),
+        seed=repr(int(measurement.config.id, 16)),  # as verification does
         roundoff=repr(problem.precision.unit_roundoff),
         cases=_literal(launched),
         options=_literal([*_OPTIONS[backend], *macros]),
