@@ -10,14 +10,8 @@ from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
-from tilewright.stencil.packed.parameters import (
-    BLOCKS_M,
-    BLOCKS_N,
-    constraints,
-    parameters,
-    spared_registers,
-    vector_registers,
-)
+from tilewright.stencil.packed.constraints import constraints, spared_registers, vector_registers
+from tilewright.stencil.packed.parameters import BLOCKS_M, BLOCKS_N, parameters
 from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
