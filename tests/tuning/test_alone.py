@@ -93,7 +93,10 @@ def test_threads_take_turns():
     assert most == [1, 1, 1, 1]
 
 
-def test_devices_alike_time_candidates_of_one_search(tmp_path, monkeypatch):
+@pytest.mark.parametrize("named", [False, True])
+def test_devices_alike_time_candidates_of_one_search_unless_one_is_named(
+    tmp_path, monkeypatch, named
+):
     begin, used = Runner._start_timing, set()
 
     def begun(self, worker):
@@ -103,7 +106,8 @@ def test_devices_alike_time_candidates_of_one_search(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Runner, "_start_timing", begun)
     monkeypatch.setattr(tuner, "alike", lambda live: [live])
+    monkeypatch.setenv("TILEWRIGHT_DEVICE", "opencl" if named else "")
     with Store(tmp_path / "store.sqlite") as store:
         problem = Problem(48, 40, 32, "s")
         found = tuner.tune(problem, budget=3, strategy="random", stencil="packed", store=store)
-    assert len(used) == found.spent.devices == 2
+    assert len(used) == found.spent.devices == (1 if named else 2)

@@ -114,15 +114,22 @@ def _run(program: list[str], environment: dict[str, str]) -> int:
     A terminal's Ctrl-C reaches it as well as this process; what ends this process is passed on.
     """
     started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []  # signals that came before the program was there
 
     def told(number: int, _: object) -> None:
-        if number != signal.SIGINT:
-            for one in started:
-                one.send_signal(number)
+        if not started:
+            early.append(number)
+        elif number != signal.SIGINT:
+            started[0].send_signal(number)
 
-    before = {one: signal.signal(one, told) for one in (signal.SIGINT, signal.SIGTERM)}
+    heard = [
+        one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) != signal.SIG_IGN
+    ]
+    before = {one: signal.signal(one, told) for one in heard}
     try:
         started.append(subprocess.Popen(program, env=environment))  # noqa: S603  # the user's
+        for number in early:
+            started[0].send_signal(number)
         return started[0].wait()
     finally:
         for one, handler in before.items():

@@ -170,7 +170,7 @@ class Work:
                 return
             try:
                 if instance.name in begun:
-                    begun[instance.name].result()
+                    begun[instance.name]()
                 self._compile(instance, cache, compiler)
             except BackendError as error:
                 refused[instance.name] = str(error)

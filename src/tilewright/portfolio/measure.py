@@ -7,7 +7,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -305,20 +304,20 @@ def _compiling(
     family: Stencil,
     variant: Variant,
     configs: Iterable[Config],
-    ahead: Callable[[Source], Future[bool]],
-) -> list[tuple[Config, Source, Future[bool]]]:
+    ahead: Callable[[Source], Callable[[], bool]],
+) -> list[tuple[Config, Source, Callable[[], bool]]]:
     """Begin to compile."""
     sources = [(one, family.source(one, variant, "cuda")) for one in configs]
     return [(one, source, ahead(source)) for one, source in sources]
 
 
 def _loaded(
-    live: CUDADevice, compiled: Iterable[tuple[Config, Source, Future[bool]]]
+    live: CUDADevice, compiled: Iterable[tuple[Config, Source, Callable[[], bool]]]
 ) -> dict[Config, Kernel]:
     """Wait until all are compiled, and load them but for what compiler or device refuses."""
     found = {}
     for config, source, able in compiled:
-        if able.result():
+        if able():
             with contextlib.suppress(BackendError):
                 found[config] = live.compile(source)
     return found

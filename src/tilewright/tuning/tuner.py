@@ -163,8 +163,11 @@ def tune(
         live = find_device(device) if joined is None else cast(LiveDevice, joined.live)
         check_memory(problem, live, checked=True)
         family = family_of(live, stencil, problem)
-        beside = alike(live) if joined is None and device is None else []
-        for one in () if joined is not None else (live, *beside):
+        named = device is not None or os.environ.get("TILEWRIGHT_DEVICE")
+        beside = [] if named or joined is not None else alike(live)
+        # In one order, so that no two processes wait for each other.
+        mine = [] if joined is not None else sorted((live, *beside), key=lambda x: x.hardware_key)
+        for one in mine:
             held.enter_context(alone_on(one, f"tuning {problem}"))
         opened = store or held.enter_context(Store())
         session = _Session(live, problem, family, asked, observer, opened, joined)

@@ -17,6 +17,6 @@ def test_what_was_compiled_ahead_is_in_the_cache_and_what_is_wrong_is_said(tmp_p
     good = Source('extern "C" __global__ void gemm(int *x) { *x = 1; }', {}, "gemm")
     with compiling_ahead("sm_90a") as ahead:
         asked = [ahead(good), ahead(Source("this is none", {}, "gemm"))]
-        assert [one.result() for one in asked] == [True, False]
+        assert [one() for one in asked] == [True, False]
     monkeypatch.setattr(compiler, "compile_cubin", None)
     assert cached_cubin(good, "sm_90a", KernelCache()).code

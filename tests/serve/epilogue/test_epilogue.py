@@ -120,6 +120,8 @@ def test_operands_of_nothing_are_not_read() -> None:
     a, b, bias = np.full((3, 4), np.nan, "f4"), np.full((4, 2), np.nan, "f4"), np.ones(2, "f4")
     assert np.array_equal(tw.gemm(a, b, alpha=0, epilogue=tw.Epilogue(bias)), np.ones((3, 2)))
     assert tw.gemm(a[:0], b, epilogue=tw.Epilogue(bias)).shape == (0, 2)
+    sums_of_none = tw.gemm(a[None, :, :0], b[:0], epilogue=tw.Epilogue(bias))
+    assert np.array_equal(sums_of_none, np.ones((1, 3, 2)))
 
 
 ONE = np.ones((4, 4), "f4")

@@ -5,10 +5,12 @@ In processes: NVRTC works outside Python's lock, but what arranges machine code 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -16,16 +18,18 @@ from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin
+from tilewright.parent import end_with
 from tilewright.stencil import Source
 
 __all__ = ["compiling_ahead"]
 
 
 @contextmanager
-def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Future[bool]]]:
-    """Yield what begins to compile a source; its future says whether the compiler took it.
+def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Callable[[], bool]]]:
+    """Yield what begins to compile a source, and returns what waits and says whether it is right.
 
-    What was not begun at the end is not compiled.
+    What was not begun at the end is not compiled.  Waiting raises `BackendError` where a process
+    that compiles was ended.
 
     Parameters
     ----------
@@ -33,11 +37,22 @@ def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Future[bool]]]:
         What is compiled for, such as ``"sm_90a"``.
     """
     directory = KernelCache().directory
-    pool = ProcessPoolExecutor(mp_context=get_context("spawn"))  # a forked driver is of no use
+    # A forked driver is of no use.
+    ours = get_context("spawn")
+    pool = ProcessPoolExecutor(mp_context=ours, initializer=end_with, initargs=(os.getpid(),))
     try:
-        yield lambda source: pool.submit(_compiles, source, arch, directory)
+        yield lambda source: partial(_waited, pool.submit(_compiles, source, arch, directory))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _waited(compiled: Future[bool]) -> bool:
+    try:
+        return compiled.result()
+    except BrokenProcessPool:
+        raise BackendError(
+            "a process that compiles kernels was ended, as where memory runs out; try again"
+        ) from None
 
 
 def _compiles(source: Source, arch: str, directory: Path) -> bool:

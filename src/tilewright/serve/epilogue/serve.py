@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from tilewright.dataclass import dataclass
@@ -147,7 +148,8 @@ def gemm_then(
         if 0 in shape:
             return library.cast(library.zeros(a, shape, "float32"), out) if c is None else c
         if batch and op_a == Trans.N and _is_one(library, a, b, c, vectors):
-            x, z = (None if one is None else one.reshape(-1, one.shape[-1]) for one in (a, c))
+            rows = prod(batch) * m
+            x, z = (None if y is None else y.reshape(rows, y.shape[-1]) for y in (a, c))
             made = gemm_then(epilogue, x, b, z, alpha, beta, trans_a, trans_b, out_dtype, rest)
             return made.reshape(shape) if c is None else c
         if (
