@@ -45,8 +45,8 @@ _DOUBLE: tuple[_Shape, ...] = (
     (64, 64, 8, 8, 8, 16, 8, 2, 2, 4, 0, 0, 2, 8),
     (64, 64, 4, 8, 8, 16, 8, 2, 2, 1, 0, 0, 2, 8),
 )
-# The first three are within 3 % of the best of what was tried at 4096 (hopper_c.json), which are
-# persistent blocks of the first.
+# The first three are within 3 % of the best of what was tried at 4096, which are persistent blocks
+# of the first.
 _COMPLEX: tuple[_Shape, ...] = (
     (128, 64, 8, 8, 8, 8, 8, 3, 2, 1, 1, 0, 2, 8),
     (64, 128, 8, 8, 4, 8, 8, 3, 2, 1, 1, 0, 2, 8),
