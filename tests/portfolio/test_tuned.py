@@ -74,6 +74,14 @@ def test_a_winner_serves_after_a_reload():
     assert (made.device, made.arch) == (H100.name, "sm_90a")
 
 
+def test_a_winner_outside_of_the_thresholds_serves_where_it_is_compiled_anew():
+    space = FAMILY.space(NN, H100)
+    beyond = next(one for one in space.without("heuristic").sample(999, 0) if one not in space)
+    keep_winner(live("opencl"), won(beyond))
+    tw.reload()
+    assert choose(live("opencl"), SQUARE).config == beyond
+
+
 def test_of_two_winners_of_one_problem_the_faster_stays():
     keep_winner(live(), won(FIRST, ns=1000))
     keep_winner(live(), won(SECOND, ns=1100))

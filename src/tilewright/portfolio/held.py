@@ -113,7 +113,8 @@ def held_by(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
             rows += [
                 (one, portfolio, is_own)
                 for one in found
-                if _is_current(one) and (any(one.forms) or _is_sound(one, variant, spec))
+                if _is_current(one)
+                and (any(one.forms) or _is_sound(one, variant, spec, but="heuristic"))
             ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
@@ -193,13 +194,14 @@ def _is_current(kernel: PortfolioKernel) -> bool:
         return True
 
 
-def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:
+def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec, but: str = "") -> bool:
     """Whether a kernel that is to be compiled here is a point of its stencil's space.
 
-    A file may hold anything: only what the stencil itself would offer reaches a compiler.
+    A file may hold anything: only what the stencil itself would offer reaches a compiler.  A winner
+    was verified, so thresholds for what is likely to be fast (`but`) need not hold of it.
     """
     family = stencil(kernel.config.stencil)
-    return family.computes(variant) and kernel.config in family.space(variant, spec)
+    return family.computes(variant) and kernel.config in family.space(variant, spec).without(but)
 
 
 def _of_other_transposes(

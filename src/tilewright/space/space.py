@@ -310,6 +310,19 @@ class Space:
             )
         return self._named(values)
 
+    def without(self, kind: str, more: Sequence[Constraint] = ()) -> Space:
+        """Return the space without its constraints of a kind, and with some more.
+
+        Parameters
+        ----------
+        kind : str
+            As of `Constraint.kind`.
+        more : sequence of Constraint
+            What points have to meet besides.
+        """
+        rules = [rule for rule in self.constraints if rule.kind != kind]
+        return Space(self.stencil_name, self.parameters, (*rules, *more))
+
     def __contains__(self, values: object) -> bool:
         if not isinstance(values, Mapping):
             return False

@@ -10,22 +10,16 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.problem import Problem
-from tilewright.space import Constraint, Space
+from tilewright.space import Constraint
 from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
 from tilewright.tuning.runner import Limits
 from tilewright.tuning.store import Store
 
-__all__ = ["PRUNINGS", "family_of", "look_at", "look_at_more", "space_without"]
+__all__ = ["PRUNINGS", "family_of", "look_at", "look_at_more"]
 
 PRUNINGS = ("none", "thresholds", "learned")
 """What narrows the space besides what the device and the shapes allow."""
-
-
-def space_without(space: Space, kind: str, more: Sequence[Constraint] = ()) -> Space:
-    """Return a space without its constraints of a kind, and with some more."""
-    rules = [rule for rule in space.constraints if rule.kind != kind]
-    return Space(space.stencil_name, space.parameters, (*rules, *more))
 
 
 def look_at(

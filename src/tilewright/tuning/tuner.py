@@ -30,7 +30,7 @@ from tilewright.stencil import Mode, Stencil, Variant
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alike, alone_on
-from tilewright.tuning.asked import family_of, look_at, look_at_more, space_without
+from tilewright.tuning.asked import family_of, look_at, look_at_more
 from tilewright.tuning.background import features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
 from tilewright.tuning.budget import Budget, Within, budget_of, seconds_of
@@ -173,9 +173,9 @@ def tune(
         session = _Session(live, problem, family, asked, observer, opened, joined)
         session.beside = beside
         if pruning == "none":
-            session.served = session.space = space_without(session.space, "heuristic")
+            session.served = session.space = session.space.without("heuristic")
         dropped = "proof" if unproved_schedules else ""
-        session.space = space_without(session.space, dropped, constraints)
+        session.space = session.space.without(dropped, constraints)
         session.learned, session.lessons = pruning == "learned", lessons
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
