@@ -394,3 +394,21 @@ def test_a_product_of_nothing_and_text_for_numbers_are_refused():
             tw.gemm(a, a, a.copy(), **scalar)
         with pytest.raises(ValueError, match="is text; give a number"):
             tw.gemm(a.astype("f2"), a.astype("f2"), a.astype("f4"), **scalar)
+
+
+def test_what_is_interrupted_writes_no_memory_afterwards(cpu, monkeypatch):
+    """Ctrl-C comes between a launch and its end: the caller may give the arrays back at once."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    n = 400
+    a, b = np.full((n, n), 2.0), np.full((n, n), 3.0)
+    with host_blas.left_out(), monkeypatch.context() as patch:
+        tw.gemm(a, b, device=cpu)  # compiled
+        patch.setattr(type(cpu), "unwrap", interrupted)
+        for _ in range(2):
+            c = np.zeros((n, n))
+            with pytest.raises(KeyboardInterrupt):
+                tw.gemm(a, b, c, device=cpu)
+            assert (c == 6 * n).all()

@@ -323,6 +323,9 @@ def _wrapped(
         event = begin(memory)
         live.unwrap(memory[written], buffers[written])  # waits, for its queue is in order
         event.wait()
+    except BaseException:  # Ctrl-C, say: what is enqueued still writes to the caller's memory
+        live.finish()
+        raise
     finally:
         for mem in memory:
             live.free(mem)
