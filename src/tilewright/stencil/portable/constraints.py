@@ -337,7 +337,13 @@ def _occupancy(
     precision: Precision, device: DeviceSpec, thresholds: Thresholds
 ) -> tuple[Constraint, ...]:
     """Return ASTRA's least threads and least blocks of a multiprocessor."""
-    resident = functools.partial(resident_blocks, precision=precision, device=device)
+    resident = composed(
+        lambda threads_m, threads_n, used, shared: resident_blocks(
+            device, threads_m * threads_n, used, shared
+        ),
+        used=functools.partial(registers, precision=precision, other=LEAST_OTHER_REGISTERS),
+        shared=functools.partial(shared_bytes, precision=precision),
+    )
     found = []
     threads = thresholds.threads_on(device, precision)
     if threads is not None:

@@ -95,38 +95,13 @@ def reuse(
     return precision.flops // 2 * tile_m * tile_n / np.maximum(words, 1)
 
 
-def resident_blocks(
-    *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
-    threads_m: Values,
-    threads_n: Values,
-    fragment_vector: Values,
-    read_a_m: Values,
-    read_b_n: Values,
-    pad: Values,
-    shared_buffers: Values,
-    prefetch: Values,
-    precision: Precision,
-    device: DeviceSpec,
-) -> Values:
+def resident_blocks(device: DeviceSpec, threads: Values, used: Values, shared: Values) -> Values:
     """Return the thread blocks that a multiprocessor holds, by the limits it knows.
 
-    Few registers are taken for granted and granularities of allocation left out: this
-    prunes what cannot reach an occupancy, it does not predict one.
+    Blocks are of so many threads with `used` registers each, and of `shared` bytes of shared
+    memory.  Granularities of allocation are left out: this prunes what cannot reach an occupancy,
+    it does not predict one.
     """
-    threads = threads_m * threads_n
-    used = registers(
-        block_m=block_m, block_n=block_n, block_k=block_k, threads_m=threads_m, threads_n=threads_n,
-        read_a_m=read_a_m, read_b_n=read_b_n, prefetch=prefetch, precision=precision,
-        other=LEAST_OTHER_REGISTERS,
-    )  # fmt: skip
-    shared = shared_bytes(
-        block_m=block_m, block_n=block_n, block_k=block_k, fragment_vector=fragment_vector,
-        read_a_m=read_a_m, read_b_n=read_b_n, pad=pad, shared_buffers=shared_buffers,
-        precision=precision,
-    )  # fmt: skip
     limits = (
         (device.max_threads_per_multiprocessor, threads),
         (device.registers_per_multiprocessor, threads * used),
