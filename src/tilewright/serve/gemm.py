@@ -206,10 +206,13 @@ def gemm(
         }  # fmt: skip
         return gemm_then(epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
-        made = _on_host(
-            a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
-            out_dtype=out_dtype, report=report, device=device, max_device_memory=max_device_memory,
-            max_host_memory=max_host_memory, max_workspace=max_workspace, certify=certify,
+        from tilewright.serve.arrays.host_dlpack import through_numpy
+
+        made = through_numpy(
+            gemm, {"a": a, "b": b}, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b,
+            accuracy=accuracy, out_dtype=out_dtype, report=report, device=device,
+            max_device_memory=max_device_memory, max_host_memory=max_host_memory,
+            max_workspace=max_workspace, certify=certify,
         )  # fmt: skip
         if made is not None:
             return made
@@ -297,17 +300,6 @@ def _wide(
             assert report is not None
             refuse_uncertified(report)
     return adapter.result(c)
-
-
-def _on_host(a: Any, b: Any, c: Any, **options: Any) -> Any:
-    """Return the product of other libraries' arrays in the host's memory; None of any others."""
-    from tilewright.serve.arrays.host_dlpack import are_on_host, as_numpy, beside
-
-    if not are_on_host([x for x in (a, b, c) if x is not None]):
-        return None
-    target = None if c is None else as_numpy("c", c)
-    made = gemm(as_numpy("a", a), as_numpy("b", b), target, **options)
-    return beside(a, made) if c is None else c
 
 
 def adapter_of(a: Any, b: Any, c: Any) -> Any:

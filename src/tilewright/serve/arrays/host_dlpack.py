@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,48 @@ from numpy.typing import NDArray
 
 from tilewright.serve.arrays.dlpack import exported
 
-__all__ = ["are_on_host", "as_numpy", "beside"]
+__all__ = ["through_numpy"]
 
 # dlpack.h: plain memory, and memory of the host that CUDA has pinned.
 _HOST = (1, 3)
 
 
-def are_on_host(given: list[Any]) -> bool:
-    """Whether all arrays are other libraries' and in the host's memory."""
-    return all(
+def through_numpy(
+    function: Callable[..., Any], inputs: dict[str, Any], c: Any, **options: Any
+) -> Any:
+    """Return what a function of NumPy arrays makes of other libraries' arrays.
+
+    None unless all of them are in the host's memory.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the inputs in order, `c` and the options, and changes and returns `c`.
+    inputs : dict of str to array
+        By the name that errors have for each.
+    c : array, optional
+        Without it the result is a new array of the first input's library.
+
+    Raises
+    ------
+    ValueError
+        If an array cannot be shared, its type is none of numbers here, or `c` is missing and the
+        library takes no array.
+    """
+    named = inputs if c is None else inputs | {"c": c}
+    if not all(map(_is_on_host, named.values())):
+        return None
+    shared = {name: _as_numpy(name, x) for name, x in named.items()}
+    made = function(*(shared[name] for name in inputs), shared.get("c"), **options)
+    return _beside(next(iter(inputs.values())), made) if c is None else c
+
+
+def _is_on_host(x: Any) -> bool:
+    """Whether an array is another library's and in the host's memory."""
+    return (
         not isinstance(x, np.ndarray)
         and hasattr(x, "__dlpack_device__")
         and int(x.__dlpack_device__()[0]) in _HOST
-        for x in given
     )
 
 
@@ -34,14 +64,8 @@ class _Memory:
         self.keep = keep
 
 
-def as_numpy(name: str, x: Any) -> NDArray[Any]:
-    """Return a NumPy array of the same memory.
-
-    Raises
-    ------
-    ValueError
-        If the array cannot be shared, or its type is none of numbers here.
-    """
+def _as_numpy(name: str, x: Any) -> NDArray[Any]:
+    """Return a NumPy array of the same memory."""
     tensor = exported(name, x, None)
     dtype = tensor.dtype
     interface = {
@@ -55,14 +79,8 @@ def as_numpy(name: str, x: Any) -> NDArray[Any]:
     return np.asarray(_Memory(interface, tensor.capsule)).view(dtype)
 
 
-def beside(x: Any, made: NDArray[Any]) -> Any:
-    """Return a new array of the library that `x` is of, in the memory of a NumPy array.
-
-    Raises
-    ------
-    ValueError
-        If that library takes none.
-    """
+def _beside(x: Any, made: NDArray[Any]) -> Any:
+    """Return a new array of the library that `x` is of, in the memory of a NumPy array."""
     own = getattr(x, "__array_namespace__", None)
     library = sys.modules.get(type(x).__module__.split(".")[0]) if own is None else own()
     take = getattr(library, "from_dlpack", None)

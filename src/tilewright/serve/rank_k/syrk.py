@@ -127,7 +127,9 @@ def _update(
         "out_dtype": out_dtype, "device": device,
     }  # fmt: skip
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
-        made = _on_host(herk if hermitian else syrk, a, c, options)
+        from tilewright.serve.arrays.host_dlpack import through_numpy
+
+        made = through_numpy(herk if hermitian else syrk, {"a": a}, c, **options)
         if made is not None:
             return made
     adapter = None if is_narrow(a) else adapter_of(a, a, c)
@@ -177,16 +179,6 @@ def _wide(
     if n and (triangle.hermitian or not ((k == 0 or alpha == 0) and beta == 1)):
         adapter.run(request, device)
     return adapter.result(c)
-
-
-def _on_host(update: Any, a: Any, c: Any, options: dict[str, Any]) -> Any:
-    """Return the result for other libraries' arrays in the host's memory; None of any others."""
-    from tilewright.serve.arrays.host_dlpack import are_on_host, as_numpy, beside
-
-    if not are_on_host([x for x in (a, c) if x is not None]):
-        return None
-    made = update(as_numpy("a", a), None if c is None else as_numpy("c", c), **options)
-    return beside(a, made) if c is None else c
 
 
 def _check_operation(op: Trans, is_complex: bool, hermitian: bool) -> None:
