@@ -106,6 +106,17 @@ def test_arrays_that_blas_takes_in_no_way(blas, kind):
     assert np.array_equal(tw.gemm(same, same, device=blas), np.full((3, 3), 3))
 
 
+def test_without_memory_for_a_product_beside_c_one_line_says_so(blas, monkeypatch):
+    def refused(*_):
+        raise MemoryError("Unable to allocate")
+
+    monkeypatch.setattr(host_blas, "_product", refused)
+    a, c = np.ones((6, 6)), np.ones((6, 6))
+    with pytest.raises(MemoryError, match=r"c has 6 x 6 elements, .* multiply parts$"):
+        tw.gemm(a, a, c, beta=2, device=blas)
+    assert (c == 1).all()
+
+
 @pytest.mark.parametrize("accuracy", ["fp32", "tf32"])
 def test_named_accuracies_are_ieee_arithmetic_and_say_so(blas, accuracy):
     a = draw_matrix(np.random.default_rng(0), (40, 40), "f4")

@@ -151,6 +151,11 @@ def serve(live: LiveDevice, request: Request) -> bool:
     -------
     bool
         Whether it is computed.
+
+    Raises
+    ------
+    MemoryError
+        If the product needs memory of its own, as with beta c added, and there is none.
     """
     precision = request.precision
     if not _serves or live.spec.kind != "cpu" or precision.letter not in PRECISIONS:
@@ -184,7 +189,14 @@ def serve(live: LiveDevice, request: Request) -> bool:
             from tilewright.serve.rank_k.host import update_of
 
             update = update_of(request.triangle)
-        _QUIET.copy().run(update, x, y, c, request.alpha, request.beta, precision)
+        try:
+            _QUIET.copy().run(update, x, y, c, request.alpha, request.beta, precision)
+        except MemoryError:
+            sizes = " x ".join(map(str, c.shape))
+            raise MemoryError(
+                f"c has {sizes} elements, and there is no memory for a product of that size beside"
+                " it; multiply parts"
+            ) from None
     return True
 
 
