@@ -17,7 +17,7 @@ def nothing_ships(
     """Leave the package's portfolios out, where a test does not ask for its own (`ship`)."""
     if "ship" not in request.fixturenames:
         monkeypatch.setattr(find, "shipped_folder", lambda capability: None)
-        forget()
+    forget()
     yield
     monkeypatch.undo()
     forget()

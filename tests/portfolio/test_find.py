@@ -16,13 +16,6 @@ SQUARE = Problem(64, 64, 64, "s")
 MINE = kernel(SQUARE, won={(64, 64, 64): 1.0})
 
 
-@pytest.fixture(autouse=True)
-def afresh():
-    forget()
-    yield
-    forget()
-
-
 def used(*letters: str) -> bool:
     """Whether a kernel of a portfolio serves any of some calls."""
     calls = [Problem(64 + at, 64, 64, letter) for at, letter in enumerate(letters)]

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.portfolio.examples import H100, Hopper, forget
+from tests.portfolio.examples import H100, Hopper
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.invariant import choose_invariant
@@ -18,9 +18,8 @@ LETTERS = ("s", "d", "c", "z", "fp16", "bf16", "bf16_f32")
 
 
 @pytest.fixture(autouse=True)
-def nothing_ships():
-    """Here what ships does (conftest.py)."""
-    forget()
+def ship():
+    """Leave the package's portfolios where they are."""
 
 
 def of(letter: str, trans: str, m: int, n: int, k: int) -> Problem:

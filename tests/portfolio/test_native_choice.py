@@ -20,6 +20,7 @@ from tests.portfolio.examples import (
     H100,
     Hopper,
     costs,
+    forget,
     geometries,
     kernel,
     problems,
@@ -194,13 +195,6 @@ def test_choose_decides_alike_without_the_core(monkeypatch):
         assert (table.native[0] is None) == (core is not library)
     first, second = chosen.values()
     assert first == second
-
-
-def forget() -> None:
-    """Let the next choice read its portfolio anew."""
-    from tests.portfolio.examples import forget
-
-    forget()
 
 
 @needs_core

@@ -7,10 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 import tilewright as tw
-from tests.portfolio.examples import H100, Hopper, costs, cubin_of, digest, forget, kernel, write
+from tests.portfolio.examples import H100, Hopper, costs, cubin_of, digest, kernel, write
 from tests.tuning.measurement_examples import example
 from tilewright.backend import Kernel, device
 from tilewright.portfolio import choose, own, own_folder, read_portfolio
@@ -35,13 +34,6 @@ class Compiling(Hopper):
         code = repr((sorted(source.defines.items()), rewrite is not None)).encode()
         cubin = SimpleNamespace(code=code, lowered={"gemm": "_Z4gemm"})
         return Kernel(SimpleNamespace(cubin=cubin), source.entry, 0.0, code)
-
-
-@pytest.fixture(autouse=True)
-def afresh():
-    forget()
-    yield
-    forget()
 
 
 def won(config=FIRST, problem=SQUARE, ns=1000, **facts):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.serve.lu.by_numpy import order_of
 from tilewright.precision import precision
 from tilewright.stencil.lu import TOP_OF_PIVOTS, LUKernels, Way
 
@@ -70,13 +71,6 @@ def aligned(x):
     made = raw[-raw.ctypes.data % 16 :][: x.nbytes].view(x.dtype).reshape(x.shape)
     made[...] = x
     return made
-
-
-def order_of(pivots, rows):
-    order = np.arange(rows)
-    for k, other in enumerate(pivots):
-        order[[k, other]] = order[[other, k]]
-    return order
 
 
 def says(order, expected, top):
