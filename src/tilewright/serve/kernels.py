@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -92,21 +93,30 @@ def _first(
 ) -> tuple[Choice, Kernel] | None:
     """Return the first choice whose kernel can be loaded; others are chosen no more."""
     while (chosen := choice()) is not None:
-        try:
-            return chosen, _kernel(live, chosen, variant, routed)
-        except (PortfolioError, _RefusedError) as problem:
-            assert chosen.digest(routed)
-            _warn_once(str(problem))
-            refuse(chosen.digest(routed))
+        kernel = _unless_damaged(live, chosen, variant, routed)
+        if kernel is not None:
+            return chosen, kernel
     return None
 
 
 def ready_by(live: LiveDevice, chosen: Choice, variant: Variant) -> Kernel | None:
     """Return the kernel of a choice that a caller made, loaded; None where it cannot be had."""
+    with suppress(BackendError):  # another one serves
+        return _unless_damaged(live, chosen, variant, False)
+    return None
+
+
+def _unless_damaged(
+    live: LiveDevice, chosen: Choice, variant: Variant, routed: bool
+) -> Kernel | None:
+    """Return the kernel of a choice; None where its machine code is told and chosen no more."""
     try:
-        return _kernel(live, chosen, variant, False)
-    except (PortfolioError, BackendError):  # another one serves
-        return None
+        return _kernel(live, chosen, variant, routed)
+    except (PortfolioError, _RefusedError) as problem:
+        assert chosen.digest(routed)
+        _warn_once(str(problem))
+        refuse(chosen.digest(routed))
+    return None
 
 
 def ready_for_batch(

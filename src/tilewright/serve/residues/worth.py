@@ -90,14 +90,17 @@ def residue_seconds(
 ) -> float:
     """Return what all passes and products take, with the usual number of moduli.
 
-    With blocks, for which all residues stay, these alone are computed of the result.
+    With blocks these alone are computed of the result; the residues of a piece of k, which one
+    pass makes of all sides, stay for all of them where k is in one piece.
     """
     p, of = problem, passes_of(problem).moduli
     planes, element = of.planes * of.usual, p.precision.element_bytes
     along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
     # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
     passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)
-    passed = p.m if blocks else passed  # of both operands, which are one
+    if blocks:  # of one matrix, but for what is conjugated
+        is_one = p.trans_a.conjugated == p.trans_b.conjugated
+        passed = (p.m if is_one else p.m + p.n) * (len(blocks) if pieces > 1 else 1)
     operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k
     results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n * share_of(p, blocks)
     wave, products = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS, 0.0

@@ -54,8 +54,10 @@ __all__ = ["Overlapped", "kept_bytes", "release_buffers"]
 _THREADS, _BUFFER_BYTES = 12, 4 << 20
 _LEAST_BUFFER_BYTES = 64 << 10
 
-# Buffers of both directions of two calls at once are kept for later ones, and pages of words.
-_MOST_KEPT, _PAGE_BYTES = 8, 4 << 10
+_PAGE_BYTES = 4 << 10
+
+# What is kept for later calls: buffers of both directions of two calls at once.
+_MOST_KEPT_BYTES = 4 * 2 * _THREADS * _BUFFER_BYTES
 
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
@@ -423,11 +425,13 @@ def _ring(live: Any, threads: int, size: int) -> _Ring:
 
 def _keep(ring: _Ring) -> None:
     """Keep buffers for the next call; those kept longest make room."""
+    gone = []
     with _lock:
         _kept.append(ring)
-        last = _kept.pop(0) if len(_kept) > _MOST_KEPT else None
-    if last is not None:
-        last.free()
+        while sum(2 * math.prod(one.of[1:]) for one in _kept) > _MOST_KEPT_BYTES:
+            gone.append(_kept.pop(0))
+    for one in gone:
+        one.free()
 
 
 def release_buffers() -> None:
