@@ -55,10 +55,6 @@ def mix_curves() -> dict[tuple[int, str], dict[int, float]]:
     return found
 
 
-def is_there(name: str) -> bool:
-    return (RESULTS / f"{name}.json").is_file()
-
-
 def about(name: str) -> str:
     """Return the device, its software and the day in a phrase."""
     document = load(name)

@@ -21,7 +21,6 @@ from committed import (
     Row,
     about,
     experiment,
-    is_there,
     load,
     mix_curves,
     rates_cell,
@@ -48,7 +47,6 @@ from of_calls import (
     linear_systems,
     long_sums,
     lu,
-    not_yet,
     opencl_calls,
     preloaded,
     public_calls,
@@ -228,8 +226,6 @@ def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
 def fp64_accuracy() -> str:
     """Return errors beside IEEE arithmetic's, and how many moduli served."""
     name = "h100/fp64_accuracy"
-    if not is_there(name):
-        return not_yet("fp64-accuracy")
     lines = []
     for row in rows(name):
         errors = (row["errors"][key] for key in ("ieee", "fp64"))
@@ -246,8 +242,6 @@ def fp64_accuracy() -> str:
 def fp64_options() -> str:
     """Return what options of ``"fp64"`` cost, and what long sums and odd columns win."""
     name = "h100/fp64_options"
-    if not is_there(name):
-        return not_yet("fp64-options")
     lines = [
         [
             row["what"], row["precision"].upper(), " x ".join(map(str, row["size"])),
@@ -268,8 +262,6 @@ def _power(value: float) -> str:
 def double_double_calls() -> str:
     """Return rates of calls by residues beside the kernels'."""
     name = "h100/double_double_calls"
-    if not is_there(name):
-        return not_yet("double-double")
     found = {(x["precision"], x["side"]): x for x in rows(name) if "seconds" in x}
     lines = []
     for side in sorted({side for _, side in found}):
@@ -288,8 +280,6 @@ def double_double_calls() -> str:
 def double_double_errors() -> str:
     """Return errors of calls by residues beside the kernels', and how many moduli served."""
     name = "h100/double_double_calls"
-    if not is_there(name):
-        return not_yet("double-double")
     most = max(x["side"] for x in rows(name) if x["data"] == "phi 4")
     lines = [
         [x["data"], f"`{x['precision']}`",
@@ -402,8 +392,6 @@ def micro_copies() -> str:
 
 def ladder(name: str) -> str:
     """Return every size of a ladder that was climbed on the H100."""
-    if not is_there(name):
-        return "Not measured yet: `tilewright ladder --kind residues`."
     parts = [f"{about(name)}."]
     for result in rows(name):
         limit = result["bound"]

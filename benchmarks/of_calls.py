@@ -1,7 +1,4 @@
-"""Tables of whole calls: what ``bench calls``, ``c-calls`` and ``host-cost`` have measured.
-
-What has not been measured yet is left out, or its command stands in its place.
-"""
+"""Tables of whole calls: what ``bench calls``, ``c-calls`` and ``host-cost`` have measured."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from committed import (
     NAMES,
     Row,
     about,
-    is_there,
     load,
     rates_cell,
     rows,
@@ -49,12 +45,7 @@ def name_of(letter: str) -> str:
 
 
 def of_kind(kind: str, name: str = "h100/calls") -> list[Row]:
-    found = rows(name) if is_there(name) else []
-    return [row for row in found if row.get("shapes") == kind and "error" not in row]
-
-
-def not_yet(command: str) -> str:
-    return f"Not measured yet: `tilewright bench {command}`."
+    return [row for row in rows(name) if row.get("shapes") == kind and "error" not in row]
 
 
 def flops_of(row: Row) -> float:
@@ -88,8 +79,6 @@ def square_lines(
 def squares(letter: str, name: str = "h100/calls") -> str:
     """Return a precision's squares beside cuBLAS."""
     lines = square_lines(letter, name=name)
-    if not lines:
-        return not_yet(f"calls --size squares --precision {letter}")
     head = ["TFLOP/s, ours / cuBLAS (ratio)", *CASES]
     return f"{about(name)}.\n\n{table(head, lines)}"
 
@@ -97,8 +86,6 @@ def squares(letter: str, name: str = "h100/calls") -> str:
 def fp8() -> str:
     """Return FP8's squares beside cuBLASLt's, with sums promoted and not."""
     found = [row for row in of_kind("squares") if "cublaslt_us" in row]
-    if not found:
-        return not_yet("calls --size squares --precision e4m3")
     lines = []
     for row in sorted(found, key=lambda one: one["size"]):
         mine, *theirs = (
@@ -124,14 +111,13 @@ def readme() -> str:
         for line in square_lines(letter, sizes)
     ]
     lines += [[name_of("fp64"), *line] for line in square_lines("fp64", (8192,), "h100/fp64")]
-    if is_there("h100/double_double_calls"):
-        (pairs,) = (
-            row["seconds"] for row in rows("h100/double_double_calls")
-            if (row["precision"], row["side"]) == ("e", 8192)
-        )  # fmt: skip
-        rate, kernels = (2 * 8192**3 / pairs[way] for way in ("residues", "kernel"))
-        lines.append(["double-double, beside FP64 kernels", "8192", rates_cell(rate, kernels),
-                      "", "", ""])  # fmt: skip
+    (pairs,) = (
+        row["seconds"] for row in rows("h100/double_double_calls")
+        if (row["precision"], row["side"]) == ("e", 8192)
+    )  # fmt: skip
+    rate, kernels = (2 * 8192**3 / pairs[way] for way in ("residues", "kernel"))
+    lines.append(["double-double, beside FP64 kernels", "8192", rates_cell(rate, kernels),
+                  "", "", ""])  # fmt: skip
     cpu = rows("cpu/gemm_1024")[0]["flops_per_second"]
     ours, theirs = cpu["tilewright"] / 1e12, cpu["numpy"] / 1e12
     lines.append(["SGEMM, 2 CPU cores beside OpenBLAS", "1024",
@@ -199,8 +185,6 @@ def batches() -> str:
         {tuple(row["size"]): row for row in rows("h100/batched") if row["precision"] == name}
         for name in ("fp32", "s")
     )
-    if not mine:
-        return not_yet("batched --precision s,fp32 --size 256,512,768,1024,2048")
     lines = []
     for size, row in mine.items():
         rate = row["flops"] / row["us"] / 1e6
@@ -214,15 +198,11 @@ def batches() -> str:
 
 def c_calls() -> str:
     """Return how calls of an exported library from C stand beside cuBLAS's."""
-    if not is_there("h100/c_calls"):
-        return not_yet("c-calls")
     return f"{about('h100/c_calls')}.\n\n{_ratios('h100/c_calls', KINDS)}"
 
 
 def updates() -> str:
     """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size."""
-    if not is_there("h100/syrk"):
-        return not_yet("syrk")
     head, lines = syrk.BENCHMARK.table(rows("h100/syrk"))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return f"{about('h100/syrk')}.\n\n{table(['', *head[1:]], cells, 2)}"
@@ -230,8 +210,6 @@ def updates() -> str:
 
 def groups_of_products() -> str:
     """Return how groups of products stand beside cuBLAS's and PyTorch's calls, a line each."""
-    if not is_there("h100/grouped"):
-        return not_yet("grouped")
     head, lines = grouped.BENCHMARK.table(rows("h100/grouped"))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return f"{about('h100/grouped')}.\n\n{table(['', *head[1:]], cells, 2)}"
@@ -239,8 +217,6 @@ def groups_of_products() -> str:
 
 def sustained_calls() -> str:
     """Return rates, clocks and power of calls that are repeated, beside cuBLAS's, a line each."""
-    if not is_there("h100/sustained"):
-        return not_yet("sustained")
     head, lines = sustained.BENCHMARK.table(rows("h100/sustained"))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return f"{about('h100/sustained')}.\n\n{table(['', *head[1:]], cells)}"
@@ -288,8 +264,6 @@ def cliffs() -> str:
     for (letter, side), lost in losses(of_kind("cliffs")).items():
         cells = [f"{100 * min(of):.0f} to {100 * max(of):.0f} %" for of in zip(*lost, strict=True)]
         lines.append([name_of(letter), str(side + 1), *cells])
-    if not lines:
-        return not_yet("calls --size cliffs --precision s,d,c,z,fp32")
     return table(["", "side", "ours loses", "cuBLAS loses"], lines, left=2)
 
 
@@ -300,8 +274,6 @@ def flat() -> str:
          f"{100 * of.varies:.1f} %", str(of.least_at)]
         for (letter, trans), of in flatness(of_kind("flat")).items()
     ]  # fmt: skip
-    if not lines:
-        return not_yet("calls --size flat --precision s,d,f")
     head = ["", "trans", "sides", "TFLOP/s", "varies by", "least at"]
     return table(head, lines, left=2)
 
@@ -355,8 +327,6 @@ def linear_systems() -> str:
 
 def lu() -> str:
     """Return how factorisations on a device stand beside a product and cuSOLVER, a line a size."""
-    if not is_there("h100/lu"):
-        return not_yet("lu")
     lines = [
         [
             precision(row["precision"]).dtype_name, str(row["size"]), f"{row['ms']:.1f}",
@@ -374,8 +344,6 @@ def lu() -> str:
 
 def transfers() -> str:
     """Return how products of matrices in the host's memory stand beside link, kernel and peer."""
-    if not is_there("h100/transfers"):
-        return not_yet("transfers")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
@@ -394,8 +362,6 @@ def transfers() -> str:
 
 def large_matrices() -> str:
     """Return how products beyond a device's memory, or into a mapped file, stand beside kernels."""
-    if not is_there("h100/large_matrices"):
-        return not_yet("large-matrices")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM"}[row["precision"]], str(row["size"]), row["how"],
@@ -410,8 +376,6 @@ def large_matrices() -> str:
 def blas_calls() -> str:
     """Return how BLAS's calls that the device computes stand beside the host's on all cores."""
     name = "h100/blas_calls"
-    if not is_there(name):
-        return not_yet("blas-calls")
     found = {(row["precision"], *row["size"]): row for row in rows(name)}
     lines = []
     for size in dict.fromkeys(key[1:] for key in found):
@@ -431,8 +395,6 @@ def blas_calls() -> str:
 def blas_testers() -> str:
     """Return what Netlib's testers say of GEMM's calls that the device computed."""
     name = "h100/blas_testers"
-    if not is_there(name):
-        return "Not run yet: `python benchmarks/netlib_testers.py`."
     document = load(name)
     lines = []
     for row in document["results"]:
@@ -449,8 +411,6 @@ def blas_testers() -> str:
 
 def devices() -> str:
     """Return how much faster products and searches are that several devices share."""
-    if not is_there("h200/devices"):
-        return not_yet("devices")
     lines = [
         [
             {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
@@ -468,10 +428,7 @@ def devices() -> str:
     head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
             "simulated", "link, GB/s", "call / the longer of links and kernel",
             "cuBLASXt, ms"]  # fmt: skip
-    found = [f"{about('h200/devices')}.", table(head, lines, 3)]
-    if is_there("h200/devices_search"):
-        found.append(_searches())
-    return "\n\n".join(found)
+    return f"{about('h200/devices')}.\n\n{table(head, lines, 3)}\n\n{_searches()}"
 
 
 def _searches() -> str:
@@ -499,8 +456,6 @@ def _searches() -> str:
 
 def training() -> str:
     """Return training steps and loss curves, a line a network."""
-    if not is_there("h100/training"):
-        return not_yet("training")
     found = rows("h100/training")
     whose = f"{about('h100/training')}, PyTorch {found[0]['torch']}"
     return f"{whose}.\n\n{table(steps.HEADS, steps.lines(found))}"
@@ -508,8 +463,6 @@ def training() -> str:
 
 def contractions() -> str:
     """Return iterations of coupled cluster's ladder, a line a type."""
-    if not is_there("h100/contractions"):
-        return not_yet("contractions")
     found = rows("h100/contractions")
     whose = f"{about('h100/contractions')}, PyTorch {found[0]['torch']}"
     return f"{whose}.\n\n{table(ladders.HEADS, ladders.lines(found))}"
@@ -517,8 +470,6 @@ def contractions() -> str:
 
 def preloaded() -> str:
     """Return what calls cost under `tilewright run`, and what threads found."""
-    if not is_there("h100/preloaded"):
-        return not_yet("preloaded")
     found = rows("h100/preloaded")
     said = " ".join(f"{programs.BENCHMARK.line(row)}." for row in found if "called" in row)
     return f"{about('h100/preloaded')}.\n\n{table(*programs.cells(found))}\n\n{said}"
@@ -526,8 +477,6 @@ def preloaded() -> str:
 
 def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
-    if not is_there("h100/host_cost"):
-        return not_yet("host-cost")
     found = [row for row in rows("h100/host_cost") if "error" not in row]
     head = ["launches", "calls", "microseconds, median", "99 %", "most", "CuPy's, median", "99 %"]
     return f"{about('h100/host_cost')}.\n\n{table(head, percentile_lines(found))}"
