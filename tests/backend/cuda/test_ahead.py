@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda import ahead as compiled_ahead
 from tilewright.backend.cuda import compiler
 from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc
@@ -20,3 +23,16 @@ def test_what_was_compiled_ahead_is_in_the_cache_and_what_is_wrong_is_said(tmp_p
         assert [one() for one in asked] == [True, False]
     monkeypatch.setattr(compiler, "compile_cubin", None)
     assert cached_cubin(good, "sm_90a", KernelCache()).code
+
+
+def ends(*_) -> None:
+    """Stand for a compiler that the kernel ends."""
+    os._exit(1)
+
+
+def test_what_an_ended_process_was_to_compile_is_not_called_wrong(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled_ahead, "_compiles", ends)
+    with compiling_ahead("sm_90a") as ahead:
+        assert ahead(Source("", {}, "gemm"))()
+        assert ahead(Source("", {}, "gemm"))()  # begun after that

@@ -28,8 +28,8 @@ __all__ = ["compiling_ahead"]
 def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Callable[[], bool]]]:
     """Yield what begins to compile a source, and returns what waits and says whether it is right.
 
-    What was not begun at the end is not compiled.  Waiting raises `BackendError` where a process
-    that compiles was ended.
+    What was not begun at the end is not compiled.  Where a process that compiles was ended, as
+    where memory runs out, what is left counts as right: who needs it compiles it.
 
     Parameters
     ----------
@@ -41,18 +41,25 @@ def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Callable[[], bool]
     ours = get_context("spawn")
     pool = ProcessPoolExecutor(mp_context=ours, initializer=end_with, initargs=(os.getpid(),))
     try:
-        yield lambda source: partial(_waited, pool.submit(_compiles, source, arch, directory))
+        yield lambda source: _begun(pool, source, arch, directory)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begun(
+    pool: ProcessPoolExecutor, source: Source, arch: str, directory: Path
+) -> Callable[[], bool]:
+    try:
+        return partial(_waited, pool.submit(_compiles, source, arch, directory))
+    except BrokenProcessPool:
+        return lambda: True
 
 
 def _waited(compiled: Future[bool]) -> bool:
     try:
         return compiled.result()
     except BrokenProcessPool:
-        raise BackendError(
-            "a process that compiles kernels was ended, as where memory runs out; try again"
-        ) from None
+        return True
 
 
 def _compiles(source: Source, arch: str, directory: Path) -> bool:
