@@ -178,7 +178,8 @@ def tune(
         session.space = session.space.without(dropped, constraints)
         session.learned, session.lessons = pruning == "learned", lessons
         limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
-        return session.run(strategy, seed, resume, limits, modules)
+        # NumPy's integers are seeds, too, but not of Python's own generator.
+        return session.run(strategy, int(seed), resume, limits, modules)
 
 
 def _joined(address: Any, device: str | LiveDevice | None, problem: Problem) -> Any:
