@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +54,25 @@ def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monk
 def test_precisions_that_a_device_is_not_tuned_for_are_named(capsys) -> None:
     assert run(["adopt", "--precisions", "s,int8", "--device", "opencl"]) == 2
     assert "precisions='s,int8' has 'int8'; opencl:0 takes s, d" in capsys.readouterr().err
+
+
+def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None:
+    begun = []
+
+    class Verifier(subprocess.Popen):
+        def __init__(self, *_, **__) -> None:
+            super().__init__(["sleep", "60"])
+            begun.append(self)
+
+        def communicate(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Verifier)
+    (tmp_path / "built-s").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        adopt._Adoption(cpu, tmp_path, False)._verify("s", 60.0)
+    assert begun
+    assert {one.returncode for one in begun} == {-signal.SIGTERM}
 
 
 def test_a_cluster_of_another_device_is_refused(cpu, tmp_path) -> None:

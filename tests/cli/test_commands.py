@@ -379,5 +379,8 @@ def test_what_ends_a_job_is_an_interrupt(monkeypatch):
     try:
         with pytest.raises(KeyboardInterrupt):
             main()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with pytest.raises(SystemExit):  # who started it wants it to go on
+            main()
     finally:
         signal.signal(signal.SIGTERM, before)

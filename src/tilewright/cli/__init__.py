@@ -16,5 +16,6 @@ def main() -> None:
 
     warnings.formatwarning = lambda message, *_, **__: f"tilewright: {message}\n"
     # Who ends a job (SIGTERM) leaves as little half written as who stops it (Ctrl-C).
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:  # as a job that is to go on has it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))

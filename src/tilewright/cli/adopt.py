@@ -330,18 +330,25 @@ class _Adoption:
             return False
         many = max(1, min(_VERIFIERS, len(os.sched_getaffinity(0)) // 2))
         paths = [self.folder / f"right-{name}-{part}.json" for part in range(many)]
-        running = [
-            subprocess.Popen(  # noqa: S603  # our own command, no shell
-                [
-                    sys.executable, "-m", "tilewright", "portfolio", "verify", "--run", "--json",
-                    "--folder", self.folder / f"built-{name}", "--device", self.live.id,
-                    "--share", f"{part}/{many}", "--seconds", str(seconds), "-o", path,
-                ],
-                stdout=subprocess.PIPE, text=True,
-            )
-            for part, path in enumerate(paths)
-        ]  # fmt: skip
-        told = [one.communicate()[0] for one in running]
+        running: list[subprocess.Popen[str]] = []
+        try:
+            for part, path in enumerate(paths):
+                begun = subprocess.Popen(  # noqa: S603  # our own command, no shell
+                    [
+                        sys.executable, "-m", "tilewright", "portfolio", "verify", "--run",
+                        "--json", "--folder", self.folder / f"built-{name}", "--device",
+                        self.live.id, "--share", f"{part}/{many}", "--seconds", str(seconds),
+                        "-o", path,
+                    ],
+                    stdout=subprocess.PIPE, text=True,
+                )  # fmt: skip
+                running.append(begun)
+            told = [one.communicate()[0] for one in running]
+        finally:  # stopped or not, none is left on the device when others may have it
+            for one in running:
+                one.terminate()
+            for one in running:
+                one.wait()
         rows = [row for text in told if text.strip() for row in json_.loads(text)]
         for row in rows:
             for what in row["wrong"].values():
