@@ -61,4 +61,5 @@ def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
 
 
 def test_what_is_near_the_best_of_none_is_left_out():
-    assert _near_best([[100, 104, 110, None], [60, 70, 64, 61]]) == [0, 1, 3]
+    assert _near_best([[100, 104, 110, None], [60, 70, 64, 61], [None] * 4]) == [0, 1, 3]
+    assert _near_best([[None] * 3] * 2) == [0, 1, 2]

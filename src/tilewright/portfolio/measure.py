@@ -215,7 +215,7 @@ def measure_family(
     finally:
         for handle in memory.values():
             live.free(handle)
-    method = f"launches back to back, held, warm cache, medians of {_RUNS}"
+    method = f"launches back to back, held, warm cache, medians of {1 if sifted else _RUNS}"
     return document(live, letter, name, cases) | {"method": method}
 
 
@@ -295,9 +295,11 @@ def _aligned(problem: Problem) -> Problem:
 
 
 def _near_best(rows: Sequence[Sequence[int | None]]) -> list[int]:
-    """Return the places of what is near the best of any row."""
+    """Return the places of what is near the best of any row; all where nothing has a time."""
     times = np.array(rows, float)  # NaN for None
-    return np.flatnonzero((times <= _NEAR * np.nanmin(times, axis=1)[:, None]).any(axis=0)).tolist()
+    best = np.fmin.reduce(times, axis=1, keepdims=True)
+    near = (times <= _NEAR * best).any(axis=0)
+    return np.flatnonzero(near | ~near.any()).tolist()
 
 
 def _compiling(
