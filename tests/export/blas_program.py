@@ -116,9 +116,13 @@ def in_threads() -> list[str]:
 
 def in_a_fork() -> list[str]:
     by_numpy((8, 8, 8))
+    x = np.ones((72, 72), "f4")
+    for m in range(8, 72):  # more kinds of calls than are counted before some are written down
+        for n in range(6, 72):
+            np.matmul(x[:m, :8], x[:8, :n])
     pid = os.fork()
     if pid == 0:
-        os._exit(len(by_numpy((9, 9, 9))))
+        names.exit(len(by_numpy((9, 9, 9))))  # which writes what files hold
     return ["fork"] if os.waitpid(pid, 0)[1] else []
 
 

@@ -66,6 +66,9 @@ def test_a_process_that_was_forked_is_served_by_the_other_blas(
 ) -> None:
     wrong, _ = ran("fork", preloaded, tmp_path, TILEWRIGHT_BLAS_LEAST="0")
     assert not wrong
+    logs = [path.read_text().splitlines() for path in tmp_path.glob("*.jsonl")]
+    assert len(logs) == 2
+    assert all(len(lines) == len(set(lines)) for lines in logs)
 
 
 @pytest.mark.parametrize("least", ["", "1000"])

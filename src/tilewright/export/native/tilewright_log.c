@@ -39,8 +39,11 @@ const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
 static void hold(void)
 {
     pthread_mutex_lock(&lock);
+    /* Or the child would write what they hold, too. */
     if (trace != NULL)
-        fflush(trace); /* or the child would write it, too */
+        fflush(trace);
+    if (file != NULL)
+        fflush(file);
 }
 
 static void let_go(void) { pthread_mutex_unlock(&lock); }
