@@ -1,4 +1,4 @@
-"""Every point of the space in random order, the starting points first."""
+"""Every point of the space, the starting points first, the rest shuffled 2^16 at a time."""
 
 from __future__ import annotations
 
