@@ -70,6 +70,11 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) ->
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, marks, *lines))
 
 
+def table_of(name: str, head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a table of a file's results below what they were measured on."""
+    return f"{about(name)}.\n\n{table(head, lines, left)}"
+
+
 def rates_cell(mine: float, other: float) -> str:
     """Return two rates in FLOP/s as TFLOP/s, and their ratio."""
     digits = 0 if mine >= 1e14 else 1

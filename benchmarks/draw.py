@@ -27,6 +27,7 @@ from committed import (
     rates_of,
     rows,
     table,
+    table_of,
 )
 from figures import draw_figures
 from of_calls import (
@@ -116,7 +117,7 @@ def first_calls() -> str:
         for row in rows("h100/first_call")
     ]  # fmt: skip
     head = ["", "trans", "library", "first call, ms", "second, odd shape", "third, new shape"]
-    return f"{about('h100/first_call')}.\n\n{table(head, lines, 3)}"
+    return table_of("h100/first_call", head, lines, 3)
 
 
 # -- machine code ------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def tensor_kernels() -> str:
         for n in sorted({size for size, _ in of}):
             lines.append([name, str(n), *(rates_of(of[n, c]) for c in CASES)])
     head = ["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES]
-    return f"{about('h100/tensor_cores')}.\n\n{table(head, lines)}"
+    return table_of("h100/tensor_cores", head, lines)
 
 
 def fp32_promise() -> str:
@@ -204,7 +205,7 @@ def fp32_promise() -> str:
             lines.append(line(row["data"] + (", as served" if row["as_served"] else ""), [row]))
     head = ["products", "", "break the promise", "beyond the bound"]
     head += [f"above SGEMM's and {floor}" for floor in floors]
-    return f"{about('h100/fp32_promise')}.\n\n{table(head, lines, 1)}"
+    return table_of("h100/fp32_promise", head, lines, 1)
 
 
 def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
@@ -218,7 +219,7 @@ def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
             served = row["guard"].get("variant", "")
             lines.append([row["data"], str(row["side"]), str(row["k"]), *etas, f"`{served}`"])
         head = ["eta, median relative error", "m, n", "k", *columns.values(), "served by"]
-        return f"{about(name)}.\n\n{table(head, lines)}"
+        return table_of(name, head, lines)
 
     return drawn
 
@@ -236,7 +237,7 @@ def fp64_accuracy() -> str:
             str(guard["moduli"] or "IEEE"), _power(bound) if bound else "",
         ])  # fmt: skip
     head = ["eta, median relative error", "", "m, n, k", "IEEE", '`"fp64"`', "moduli", "bound"]
-    return f"{about(name)}.\n\n{table(head, lines)}"
+    return table_of(name, head, lines)
 
 
 def fp64_options() -> str:
@@ -251,7 +252,7 @@ def fp64_options() -> str:
         for row in rows(name)
     ]  # fmt: skip
     head = ["", "", "m, n, k", "TFLOP/s", "beside", "times as fast"]
-    return f"{about(name)}.\n\n{table(head, lines, 3)}"
+    return table_of(name, head, lines, 3)
 
 
 def _power(value: float) -> str:
@@ -274,7 +275,7 @@ def double_double_calls() -> str:
             cells += [f"{rate['fast'] / 1e12:.2f}" if rate else ""]
         lines.append([str(side), *cells])
     head = ["TFLOP/s, residues / kernel (ratio)", "`e`", "`f`", "`w`", "`v`"]
-    return f"{about(name)}.\n\n{table(head, lines)}"
+    return table_of(name, head, lines)
 
 
 def double_double_errors() -> str:
@@ -289,7 +290,7 @@ def double_double_errors() -> str:
         for x in rows(name) if x["side"] == most
     ]  # fmt: skip
     head = [f"eta, m = n = k = {most}", "", "residues", "kernel", "moduli", "bound"]
-    return f"{about(name)}.\n\n{table(head, lines)}"
+    return table_of(name, head, lines)
 
 
 def double_double() -> str:
@@ -312,7 +313,7 @@ def double_double() -> str:
                           *map(_power, etas)])  # fmt: skip
     head = ["TFLOP/s", *map(str, sizes), "best, of the bound", "spread over 24 other sizes",
             "eta, phi 0", "eta, phi 2"]  # fmt: skip
-    return f"{about('h100/double_double')}.\n\n{table(head, lines)}"
+    return table_of("h100/double_double", head, lines)
 
 
 # -- microbenchmarks and ladders ---------------------------------------------------------------

@@ -15,6 +15,7 @@ from committed import (
     rates_cell,
     rows,
     table,
+    table_of,
 )
 from tilewright.bench.benchmarks import batched, grouped, sustained, syrk
 from tilewright.bench.benchmarks import contractions as ladders
@@ -23,6 +24,7 @@ from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
+from tilewright.bench.registry import Benchmark
 from tilewright.bench.summary import etas_beside, flatness, losses
 from tilewright.precision import precision
 
@@ -80,7 +82,7 @@ def squares(letter: str, name: str = "h100/calls") -> str:
     """Return a precision's squares beside cuBLAS."""
     lines = square_lines(letter, name=name)
     head = ["TFLOP/s, ours / cuBLAS (ratio)", *CASES]
-    return f"{about(name)}.\n\n{table(head, lines)}"
+    return table_of(name, head, lines)
 
 
 def fp8() -> str:
@@ -93,7 +95,7 @@ def fp8() -> str:
         )
         lines.append([str(row["size"][0]), *(rates_cell(mine, other) for other in theirs)])
     head = ["TFLOP/s, ours / cuBLASLt (ratio)", "sums promoted", "`use_fast_accum`"]
-    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+    return table_of("h100/calls", head, lines)
 
 
 # -- README ------------------------------------------------------------------------------------
@@ -168,15 +170,20 @@ def long_sums() -> str:
         "", "shapes", "geometric mean of our eta / cuBLAS's", "over 2", "most",
         "of cuBLAS's time / ours",
     ]  # fmt: skip
-    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+    return table_of("h100/calls", head, lines)
 
 
 def strided_batches() -> str:
     """Return how batches stand beside cuBLAS's call and the bound, a line a precision and size."""
-    mine = [row for row in rows("h100/batched") if row["precision"] != "fp32"]
-    head, lines = batched.BENCHMARK.table(mine)
+    return _told(batched.BENCHMARK, "h100/batched", without="fp32")
+
+
+def _told(benchmark: Benchmark, name: str, left: int = 1, without: str = "") -> str:
+    """Return a benchmark's own table of what is committed, with precisions' names."""
+    found = [row for row in rows(name) if row["precision"] != without]
+    head, lines = benchmark.table(found)
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
-    return f"{about('h100/batched')}.\n\n{table(['', *head[1:]], cells)}"
+    return table_of(name, ["", *head[1:]], cells, left)
 
 
 def batches() -> str:
@@ -193,7 +200,7 @@ def batches() -> str:
             str(size[0]), str(row["batch"]), f"{rate:.1f}", beside, f"{row['ratio']:.2f}"
         ])  # fmt: skip
     head = ["m = n = k", "products", "TFLOP/s", '`"ieee"`: time / ours', "cuBLAS SGEMM's"]
-    return f"{about('h100/batched')}.\n\n{table(head, lines)}"
+    return table_of("h100/batched", head, lines)
 
 
 def c_calls() -> str:
@@ -203,23 +210,17 @@ def c_calls() -> str:
 
 def updates() -> str:
     """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size."""
-    head, lines = syrk.BENCHMARK.table(rows("h100/syrk"))
-    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
-    return f"{about('h100/syrk')}.\n\n{table(['', *head[1:]], cells, 2)}"
+    return _told(syrk.BENCHMARK, "h100/syrk", left=2)
 
 
 def groups_of_products() -> str:
     """Return how groups of products stand beside cuBLAS's and PyTorch's calls, a line each."""
-    head, lines = grouped.BENCHMARK.table(rows("h100/grouped"))
-    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
-    return f"{about('h100/grouped')}.\n\n{table(['', *head[1:]], cells, 2)}"
+    return _told(grouped.BENCHMARK, "h100/grouped", left=2)
 
 
 def sustained_calls() -> str:
     """Return rates, clocks and power of calls that are repeated, beside cuBLAS's, a line each."""
-    head, lines = sustained.BENCHMARK.table(rows("h100/sustained"))
-    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
-    return f"{about('h100/sustained')}.\n\n{table(['', *head[1:]], cells)}"
+    return _told(sustained.BENCHMARK, "h100/sustained")
 
 
 def _ratios(name: str, kinds: dict[str, str]) -> str:
@@ -243,14 +244,14 @@ def _ratios(name: str, kinds: dict[str, str]) -> str:
 def regret() -> str:
     """Return what the choice loses beside the portfolio's best, a line a precision."""
     head = ["", "shapes", "kernels a shape", "mean", "median", "95 %", "most"]
-    return f"{about('h100/regret')}.\n\n{table(head, _losses('regret', 'best_us'))}"
+    return table_of("h100/regret", head, _losses("regret", "best_us"))
 
 
 def tuned() -> str:
     """Return what tuning a shape gains over what serves it, a line a precision."""
     head = ["", "shapes", "candidates a shape", "a call's kernel takes more time: mean", "median",
             "95 %", "most"]  # fmt: skip
-    return f"{about('h100/tuned')}.\n\n{table(head, _losses('tuned', 'tuned_us'))}"
+    return table_of("h100/tuned", head, _losses("tuned", "tuned_us"))
 
 
 def _losses(name: str, best: str) -> list[list[str]]:
@@ -293,7 +294,7 @@ def host_calls() -> str:
             ])  # fmt: skip
     head = ["", "NumPy takes, us", "shapes", "geometric mean of NumPy's time / ours", "least",
             "below 0.9", "microseconds more, median"]  # fmt: skip
-    return f"{about('cpu/host_calls')}.\n\n{table(head, lines, 2)}"
+    return table_of("cpu/host_calls", head, lines, 2)
 
 
 def opencl_calls() -> str:
@@ -308,7 +309,7 @@ def opencl_calls() -> str:
         ])  # fmt: skip
     head = ["arrays", "", "m x n x k", "the least, us", "a call, waited for", "more",
             "more, eight in a row"]  # fmt: skip
-    return f"{about('cpu/opencl_calls')}.\n\n{table(head, lines, 3)}"
+    return table_of("cpu/opencl_calls", head, lines, 3)
 
 
 def linear_systems() -> str:
@@ -322,7 +323,7 @@ def linear_systems() -> str:
     ]
     head = ["n", *(f"solve for {one}" if one else "LAPACK's time / ours: factor"
                    for one in sides)]  # fmt: skip
-    return f"{about('cpu/linear_systems')}.\n\n{table(head, lines)}"
+    return table_of("cpu/linear_systems", head, lines)
 
 
 def lu() -> str:
@@ -339,7 +340,7 @@ def lu() -> str:
     sides = rows("h100/lu")[0]["solve_ratios"]
     head = ["", "n", "ms", "us a column", "TFLOP/s", "of `gemm`'s", "cuSOLVER's time / ours",
             *(f"solve for {one}" for one in sides)]  # fmt: skip
-    return f"{about('h100/lu')}.\n\n{table(head, lines)}"
+    return table_of("h100/lu", head, lines)
 
 
 def transfers() -> str:
@@ -370,7 +371,7 @@ def large_matrices() -> str:
         for row in rows("h100/large_matrices")
     ]  # fmt: skip
     head = ["", "n", "", "a call, ms", "kernel alone", "kernel / call"]
-    return f"{about('h100/large_matrices')}.\n\n{table(head, lines, 3)}"
+    return table_of("h100/large_matrices", head, lines, 3)
 
 
 def blas_calls() -> str:
@@ -389,7 +390,7 @@ def blas_calls() -> str:
         f"ms, device / {cores} cores (ratio)",
         *(name_of(letter) for letter in "sdcz"),
     ]
-    return f"{about(name)}.\n\n{table(head, lines)}"
+    return table_of(name, head, lines)
 
 
 def blas_testers() -> str:
@@ -428,7 +429,8 @@ def devices() -> str:
     head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
             "simulated", "link, GB/s", "call / the longer of links and kernel",
             "cuBLASXt, ms"]  # fmt: skip
-    return f"{about('h200/devices')}.\n\n{table(head, lines, 3)}\n\n{_searches()}"
+    drawn = table_of("h200/devices", head, lines, 3)
+    return f"{drawn}\n\n{_searches()}"
 
 
 def _searches() -> str:
@@ -479,4 +481,4 @@ def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
     found = [row for row in rows("h100/host_cost") if "error" not in row]
     head = ["launches", "calls", "microseconds, median", "99 %", "most", "CuPy's, median", "99 %"]
-    return f"{about('h100/host_cost')}.\n\n{table(head, percentile_lines(found))}"
+    return table_of("h100/host_cost", head, percentile_lines(found))
