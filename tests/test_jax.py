@@ -86,6 +86,24 @@ def test_what_fails_while_xla_runs_is_raised(monkeypatch: pytest.MonkeyPatch) ->
         jax.block_until_ready(served.matmul(drawn(2, 3), drawn(3, 2)))
 
 
+def test_a_registration_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = jax.ffi.register_ffi_target
+
+    def fails(*given: Any, platform: str) -> None:
+        if platform == "CUDA":
+            raise RuntimeError("not now")
+        register(*given, platform=platform)
+
+    # No other test has this accuracy: XLA takes a name once.
+    a, b = drawn(2, 3, dtype="float32"), drawn(3, 2, dtype="float32")
+    with monkeypatch.context() as patched:
+        patched.setattr(jax.ffi, "register_ffi_target", fails)
+        with pytest.raises(RuntimeError, match="not now"):
+            served.matmul(a, b, accuracy="tf32")
+    made = served.matmul(a, b, accuracy="tf32")
+    assert np.allclose(made, jnp.matmul(a, b), rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.gpu
 def test_products_on_a_device_have_the_bits_of_gemm(cuda: LiveDevice) -> None:
     cupy = pytest.importorskip("cupy")

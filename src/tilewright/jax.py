@@ -186,7 +186,8 @@ class _Frame(ctypes.Structure):
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, ctypes.POINTER(_Frame))
 
 
-_handlers: dict[str, list[Any]] = {}  # XLA calls them as long as the process lives
+# By name and platform; XLA calls them as long as the process lives.
+_handlers: dict[tuple[str, str], Any] = {}
 _lock = threading.Lock()
 
 
@@ -194,12 +195,11 @@ def _target(trans_a: str, trans_b: str, accuracy: str) -> str:
     """Return the name by which XLA knows what multiplies so; made known when first asked for."""
     name = f"tilewright_matmul_{trans_a}{trans_b}_{accuracy}"
     with _lock:
-        if name not in _handlers:
-            _handlers[name] = []
-            for platform, compute in (("cpu", _on_host), ("CUDA", _on_device)):
+        for platform, compute in (("cpu", _on_host), ("CUDA", _on_device)):
+            if (name, platform) not in _handlers:  # XLA takes each once
                 handler = _HANDLER(partial(_answer, partial(compute, trans_a, trans_b, accuracy)))
-                _handlers[name].append(handler)
                 jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform=platform)
+                _handlers[name, platform] = handler
     return name
 
 
