@@ -59,6 +59,14 @@ def test_a_result_without_room_is_refused_in_one_line(queue):
             tw.gemm(a, a, trans_b="T")
 
 
+def test_other_errors_are_not_called_a_lack_of_room(queue, monkeypatch):
+    a = cla.to_device(queue, np.ones((8, 8)))
+    beyond = 2 * a.nbytes
+    monkeypatch.setattr(cla, "empty", lambda *_: a.base_data.get_sub_region(beyond, 1))
+    with pytest.raises(cl.LogicError, match="INVALID_VALUE"):
+        tw.gemm(a, a)
+
+
 def test_parts_of_a_buffer_overlap_where_they_share_memory(queue):
     host = np.arange(64.0).reshape(8, 8)
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * host.nbytes)

@@ -45,7 +45,10 @@ def empty_like(like: Any, shape: tuple[int, ...]) -> Any:
     queue = _queue(like)
     try:
         return pyopencl.array.empty(queue, shape, like.dtype)
-    except (pyopencl.MemoryError, pyopencl.LogicError) as problem:
+    except pyopencl.Error as problem:
+        too_large = problem.code == pyopencl.status_code.INVALID_BUFFER_SIZE
+        if not too_large and not isinstance(problem, pyopencl.MemoryError):
+            raise
         sizes = " x ".join(map(str, shape))
         raise OutOfMemoryError(
             f"c would be {sizes} of {like.dtype}, more than {queue.device.name.strip()} gives at"
@@ -101,7 +104,10 @@ def again(
     if c is None:
         if beta != 0 or not a.ndim == b.ndim == 2 or a.queue is None:
             return None
-        c = empty_like(a, (a.shape[trans_a != "N"], b.shape[trans_b == "N"]))
+        try:
+            c = empty_like(a, (a.shape[trans_a != "N"], b.shape[trans_b == "N"]))
+        except OutOfMemoryError:  # the closer look says so, if this is a product
+            return None
     queue = c.queue if type(c) is type(a) else None
     if queue is None or a.queue is not queue or b.queue is not queue:
         return None
