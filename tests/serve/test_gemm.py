@@ -304,6 +304,13 @@ def test_a_result_without_room_is_refused_in_one_line(side):
         tw.syrk(one)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_a_result_without_room_of_short_arrays_is_refused_in_one_line(dtype):
+    one = np.broadcast_to(np.dtype(dtype).type(1), (10**7, 1))
+    with pytest.raises(MemoryError, match=rf"^a\.dtype={dtype} is multiplied in float32 here, "):
+        tw.gemm(one, one.T)
+
+
 def test_a_c_that_overlaps_itself_is_refused():
     c = np.lib.stride_tricks.as_strided(np.zeros(3), (3, 3), (0, 8))
     with pytest.raises(ValueError, match="overlap themselves"):

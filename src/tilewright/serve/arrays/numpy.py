@@ -153,7 +153,10 @@ def again(
     if c is None:
         if beta != 0 or not a.ndim == b.ndim == 2:
             return None
-        c = new_result((a.shape[trans_a != "N"], b.shape[trans_b == "N"]), a.dtype)
+        try:
+            c = np.empty((a.shape[trans_a != "N"], b.shape[trans_b == "N"]), a.dtype)
+        except (MemoryError, ValueError):  # the closer look knows its dtype, and says so
+            return None
     elif type(c) is not np.ndarray or not c.flags.writeable:
         return None
     live: Any = find_device(device)

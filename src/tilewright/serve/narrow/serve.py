@@ -53,6 +53,8 @@ def narrow_gemm(
     ------
     ValueError, TypeError
         If an argument is wrong; the message names it.
+    MemoryError
+        If there is no room for the product.
     """
     library = arrays_of(a, b, c)
     rest: dict[str, Any] = {
@@ -69,7 +71,13 @@ def narrow_gemm(
     if made is not None:
         return made
     widened = _integers if out == "int32" else _floats
-    made = widened(library, a, b, c, alpha, beta, rest)
+    try:
+        made = widened(library, a, b, c, alpha, beta, rest)
+    except MemoryError:  # which tells of a result in float32
+        raise MemoryError(
+            f"a.dtype={a.dtype} is multiplied in float32 here, and there is no room for copies"
+            " and a product in it; multiply parts"
+        ) from None
     if c is None:
         return library.cast(made, out)
     library.put(c, made)
