@@ -47,9 +47,8 @@ def test_kernels_name_machine_code_that_is_there(portfolio):
 def test_passes_are_launched_by_their_own_entries():
     portfolio = read_portfolio(PACKAGE / "sm_90", "passes")
     for _, source in passes.sources(H100):
-        if source.identity in portfolio.sources:
-            code = portfolio.codes[portfolio.sources[source.identity]]
-            assert (code.symbol, code.second) == (source.entry, source.second)
+        code = portfolio.codes[portfolio.sources[source.identity]]
+        assert (code.symbol, code.second) == (source.entry, source.second)
 
 
 def test_kernels_launch_as_their_stencils_do(portfolio):
