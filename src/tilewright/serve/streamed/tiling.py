@@ -18,7 +18,7 @@ Where they do not fit, tiles of C are as large as the memory allows, and panels 
 each.
 
 Matrices on devices are cut alike, for several devices to share: each copies one operand slab by
-slab, the first of which is short, and its own strips of the other one, which come whole.
+slab, the first of which is half of k, and its own strips of the other one, which come whole.
 
 Tiles and pieces of k follow from sizes and the limit alone: bits depend on no device's speed.
 """
@@ -123,7 +123,7 @@ _LEAST_STRIP, _LEAST_SLAB = 512, 256
 # Slabs are multiples of this, strips of twice as much: whole tiles of kernels.
 _UNIT = 128
 
-# Of matrices on devices, slabs behind the first one at most: C is read and written again for each,
+# Of matrices on devices, the longest slab behind the first: C is read and written again for each,
 # and parts of "fp32" are multiplied by so many steps at a time (promise.MOST_K).
 _LONGEST_SLAB = 8192
 
@@ -262,7 +262,7 @@ class Tiling:
 
     @classmethod
     def _placed(cls, m: int, n: int, k: int, cuts: PlacedCuts) -> Tiling:
-        """Return how matrices on devices are cut: a short slab, and equal ones."""
+        """Return how matrices on devices are cut: a slab of `cuts.first` of k, then equal ones."""
         strips, rows, columns = _in_strips(m, n, cuts)
         first = max(_LEAST_SLAB, int(k * cuts.first) // _LEAST_SLAB * _LEAST_SLAB)
         slabs: tuple[Piece, ...] = ((0, k),)
@@ -301,7 +301,11 @@ class Tiling:
 
     @property
     def apart(self) -> bool:
-        """Whether each product is of one piece of k: of which parts have numbers, or see below."""
+        """Whether each product is of one piece of k, however many are there.
+
+        Exponents of operands in parts are those of one piece.  Of matrices on devices no product
+        is to span a whole k of several pieces: see `has_wide_operands`.
+        """
         return self.split or self.placed
 
     @property
