@@ -250,8 +250,9 @@ def test_memory_is_kept_while_a_thread_copies_even_if_the_wait_is_interrupted(mo
     a = np.ones((64, 16))
     with pytest.raises(KeyboardInterrupt):
         tw.gemm(a, a.T.copy(), max_device_memory=28 << 10)
-    assert len(waits) == 3
+    assert len(waits) >= 3
     assert "tilewright-download" not in at_close
+    assert not any(x.name.startswith("tilewright") for x in threading.enumerate())
 
 
 def test_what_cannot_be_written_or_told_of_is_refused():

@@ -23,7 +23,7 @@ from tilewright.serve.streamed.worker import Job, Worker
 
 __all__ = ["multiply"]
 
-# How often whoever asks is told how far several devices are.
+# How often whoever asks is told how far devices are.
 _TELL_SECONDS = 0.1
 
 
@@ -66,10 +66,7 @@ def multiply(
         tell(len(schedule.done), every)
 
     try:
-        if count == 1:
-            Worker(job, 0, transports[0], told).run()
-        else:
-            _together(job, transports, told)
+        _together(job, transports, told)
     except BaseException as error:
         schedule.stop(error)
     failed = schedule.error
@@ -88,22 +85,21 @@ def multiply(
 
 
 def _together(job: Job, transports: Sequence[Transport], told: Callable[[], None]) -> None:
-    """Let every device work in a thread of its own."""
+    """Let every device work in a thread of its own, where no Ctrl-C leaves a lock taken."""
     threads = [
         threading.Thread(
-            target=copy_context().run, args=(Worker(job, number, one, _silent).run,),
+            target=copy_context().run, args=(Worker(job, number, one).run,),
             name=f"tilewright-device-{number}", daemon=True,
         )
         for number, one in enumerate(transports)
     ]  # fmt: skip
-    for thread in threads:
-        thread.start()
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException as error:
+        job.schedule.stop(error)
     for thread in threads:
         _wait_for(job.schedule, thread, told)
-
-
-def _silent() -> None:
-    """Tell nobody: observers are told in the caller's thread."""
 
 
 def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,14 +104,10 @@ class Worker:
         Which of the devices it is.
     transport : Transport
         What copies and multiplies; closed at the end.
-    tell : callable
-        Called between two tiles.
     """
 
-    def __init__(
-        self, job: Job, number: int, transport: Transport, tell: Callable[[], None]
-    ) -> None:
-        self._job, self._number, self._transport, self._tell = job, number, transport, tell
+    def __init__(self, job: Job, number: int, transport: Transport) -> None:
+        self._job, self._number, self._transport = job, number, transport
         t, c = job.tiling, job.c
         # What is computed anew from C (see `_prove`) leaves it as it was.
         self._in_place = (
@@ -137,7 +133,6 @@ class Worker:
             else:
                 for one in self._started():
                     self._finish(*one)
-                    self._tell()
         except BaseException as error:
             self._fail(error)
         try:
@@ -155,7 +150,6 @@ class Worker:
                 if thread.ident is None:
                     thread.start()
                 self._finished.put(one)
-                self._tell()
         finally:  # tiles that are computed are copied, whatever went wrong with another
             self._finished.put(None)
             if thread.ident is not None:
