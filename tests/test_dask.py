@@ -38,7 +38,6 @@ def test_bits_do_not_depend_on_the_workers():
         assert np.array_equal(first, made.compute(scheduler="threads", num_workers=workers))
 
 
-@pytest.mark.slow
 def test_a_lost_worker_costs_only_its_tasks():
     distributed = pytest.importorskip("distributed")
     (a, x), (b, y) = drawn((60, 80), "f8", 20), drawn((80, 60), "f8", 20)

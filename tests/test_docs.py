@@ -132,7 +132,6 @@ RUNNABLE = [page for page in PAGES if blocks(page)]
 FIRST = {"README.md", "tutorial.md"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

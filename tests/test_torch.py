@@ -301,7 +301,6 @@ def test_a_captured_training_step_has_the_eager_ones_bits(gpu):
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 def test_a_compiled_training_step_without_overhead_is_right(gpu):
     net, x = network(gpu), drawn(1024, 1024, dtype=torch.float32, device=gpu)
     wanted = step(net, x)

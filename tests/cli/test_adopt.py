@@ -29,7 +29,6 @@ def small(monkeypatch: pytest.MonkeyPatch, hasty: None) -> None:
     monkeypatch.setattr(adopt, "_COMPARED", 1)
 
 
-@pytest.mark.slow
 def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monkeypatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_DEVICE", cpu.id)
     first = adopted(capsys, "--budget", "1s")

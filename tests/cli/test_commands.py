@@ -344,7 +344,6 @@ def test_quickstart_refuses_what_it_cannot_use_before_it_works(capsys, wrong):
     assert wrong[1] in told.err
 
 
-@pytest.mark.slow
 def test_quickstart_from_nothing_and_again(capsys, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # no results of others
     page = tmp_path / "report.html"

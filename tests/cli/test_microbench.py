@@ -76,7 +76,6 @@ def test_an_experiment_of_another_backend_is_refused(monkeypatch, capsys):
     assert other not in session.fitting(device("opencl:0"))
 
 
-@pytest.mark.slow
 def test_a_probe_is_a_device_for_bounds(tmp_path, capsys):
     path = tmp_path / "here.toml"
     command = ["devices", "--probe", "--device", "opencl:0", "--seconds", "4", "-o", str(path)]

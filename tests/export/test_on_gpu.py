@@ -23,7 +23,7 @@ from tilewright.problem import Trans
 from tilewright.serve.calls import planned
 from tilewright.serve.request import Request, launch_gemm, wanted_of
 
-pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.timeout(900)]
 
 ROWS, COLUMNS = 101, 102
 LETTERS = "sdcz"

@@ -121,7 +121,6 @@ def test_a_compiler_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_programs_of_cupy_get_the_bits_of_gemm(
     cuda: LiveDevice, capfd: pytest.CaptureFixture[str]
@@ -136,7 +135,6 @@ def test_programs_of_cupy_get_the_bits_of_gemm(
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_what_is_preloaded_costs_little_and_holds_in_threads(cuda: LiveDevice) -> None:
     *kinds, threads = benchmark("preloaded").rows(Asked(cuda, count=5))

@@ -163,7 +163,6 @@ def test_what_the_driver_is_told_lies_as_in_cudas_header(exported: Exported, tmp
         tmp_path / "layouts.c")  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_runtime_example_compiles_and_links(exported: Exported, tmp_path: Path):
     nvcc = shutil.which("nvcc", path="/usr/local/cuda/bin") or shutil.which("nvcc")
     if nvcc is None:

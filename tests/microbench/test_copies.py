@@ -69,7 +69,6 @@ def test_pairs_of_lines_are_counted(pattern: Pattern, pairs: float) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_a_trip_is_so_many_copies(arch: str) -> None:
     for pattern in patterns():

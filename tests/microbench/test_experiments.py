@@ -42,7 +42,6 @@ def test_half_of_the_shared_memory_keeps_a_block_alone() -> None:
 
 
 @pytest.mark.every(3)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_an_experiment_runs_through(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the GPU is real here; the rows then say what the stand-in takes: issue alone."""

@@ -41,7 +41,6 @@ def test_pinned_memory_is_plain_memory_for_a_while(everywhere):
         assert np.array_equal(back, host)
 
 
-@pytest.mark.slow
 def test_link_on_every_device(everywhere):
     rows = []
     experiments()["link"].run(everywhere, rows.append, 120.0)

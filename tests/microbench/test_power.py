@@ -127,7 +127,6 @@ def test_outer_products_are_checked(live, letter, side, vector, threads, monkeyp
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_power_on_every_device(everywhere):
     rows = []
     experiments()["power"].run(everywhere, rows.append, 3.0)

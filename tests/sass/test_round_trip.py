@@ -14,15 +14,13 @@ from tilewright.sass import decode, edit, patch, read_cubin
 from tilewright.stencil import Variant, stencils_for
 
 ARCH = "sm_90a"
-QUICK = "s"  # the other precisions take NVRTC longer
 KERNELS = [
-    pytest.param(stencil, letter, id=f"{stencil.name}-{letter}",
-                 marks=[] if letter == QUICK else pytest.mark.slow)
+    pytest.param(stencil, letter, id=f"{stencil.name}-{letter}")
     for letter in "sdcz"
     for stencil in stencils_for(
         architecture_spec(ARCH), Variant(precision(letter), Trans("N"), Trans("T"))
     )
-]  # fmt: skip
+]
 
 
 def compiled(stencil: object, letter: str) -> bytes:

@@ -23,10 +23,7 @@ from tilewright.backend import LaunchError
 from tilewright.stencil import Mode, Stencil
 from tilewright.tuning.verify import Check, WrongResultError, certify, screen
 
-pytestmark = [
-    pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 
 def rows(of: Callable[[Feature], Iterable[Any]], *marks: pytest.MarkDecorator) -> list[Any]:

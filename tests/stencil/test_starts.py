@@ -21,7 +21,6 @@ THOROUGH = [
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "arch", "name"),
     [*QUICK, *(pytest.param(*one, marks=pytest.mark.thorough) for one in THOROUGH)],

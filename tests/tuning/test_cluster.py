@@ -33,7 +33,6 @@ def cluster(monkeypatch):
         yield made
 
 
-@pytest.mark.slow
 def test_lost_workers_cost_what_they_had_in_hand(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0, 1, 3))
     monkeypatch.setattr(tests.tuning.faulty.Faulty, "speeds", (1, *range(16, 20)))

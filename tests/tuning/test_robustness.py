@@ -87,7 +87,6 @@ def rows(path: Path) -> dict[int, tuple[int, str]]:
     return known
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "shares"),
     [(20, (0.5,)), pytest.param(200, (0.25, 0.5), marks=pytest.mark.thorough)],

@@ -168,7 +168,6 @@ PERSISTENT = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_kernel_whose_blocks_take_tile_after_tile(cache: KernelCache) -> None:
     """128 KiB of machine code, of which the last things come first."""
     family, of = stencil("simt_async"), Variant(precision("s"), Trans.N, Trans.N)

@@ -75,7 +75,6 @@ def test_what_was_compiled_is_kept_and_not_compiled_again(cache: Path) -> None:
 
 
 @pytest.mark.every(3)
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_damage_is_found_before_it_is_loaded(cache: Path, seed: int) -> None:
     draw = random.Random(seed)
@@ -174,7 +173,6 @@ def test_files_go_with_their_last_user(tmp_path: Path) -> None:
 # -- what lacks ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("free", [0, 100_000, 1_500_000, 30_000_000])
 def test_a_nearly_full_cache_serves(cache: Path, free: int) -> None:
     with small_disk(cache, "80m"):

@@ -71,7 +71,6 @@ def test_blocks_of_pairs_have_sides_of_their_own():
 
 
 @pytest.mark.every(4)
-@pytest.mark.slow
 @pytest.mark.parametrize("letter", list(DOUBLE_DOUBLE))
 def test_every_transpose_is_right(letter):
     for a, b in transposes_of(DOUBLE_DOUBLE[letter]):
@@ -91,7 +90,7 @@ def unrolled(config: Config) -> int:
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize("letter", ["e", "f"])
-@pytest.mark.parametrize("family", ["packed", pytest.param("portable", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["packed", "portable"])
 def test_drawn_configs_are_right(family, letter):
     of = variant(f"{letter}NT")
     chosen = stencil(family)
@@ -134,7 +133,6 @@ def test_eta_is_small_whatever_the_spread(accuracy, phi):
     assert eta == pytest.approx(eta_of(c, a, b), rel=1e-3)  # two oracles agree
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("phi", [0, 0.5, 1, 2])
 @pytest.mark.parametrize("accuracy", ["accurate", "fast"])
 def test_the_contract_at_k_4096(accuracy, phi):
@@ -145,7 +143,6 @@ def test_the_contract_at_k_4096(accuracy, phi):
 
 
 @pytest.mark.every(2)
-@pytest.mark.slow
 @pytest.mark.parametrize(("k", "phi"), [(16384, 4), (16384, 2), (1024, 4)])
 @pytest.mark.parametrize("letter", ["e", "f"])
 def test_errors_of_one_chain_grow_with_the_root_of_k(letter, k, phi):

@@ -72,7 +72,6 @@ def entries(emulated, monkeypatch):
 
 
 @pytest.mark.every(2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "out", "trans", "shape", "copies"),
     [

@@ -90,7 +90,6 @@ def test_sums_of_positive_numbers(name):
 
 
 @pytest.mark.every(2)
-@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["normal", "positive"])
 def test_long_sums(sign):
     """k = 2^18 and 37: pieces of 8192 are added in C, so errors do not grow with k."""

@@ -105,7 +105,6 @@ def test_one_chain_is_for_batches_that_fill_the_device_and_are_worth_it():
     assert not worth(512, 2)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 def test_blocks_go_through_the_products_that_are_theirs(tmp_path):
     """As CUDA runs it, on emulated hardware."""

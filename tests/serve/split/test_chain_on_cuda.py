@@ -14,10 +14,7 @@ from tests.stencil.emulator import device as emulator
 from tests.stencil.split.plainly import errors
 from tilewright.serve.split import serve_unproved
 
-pytestmark = [
-    pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 WORDS = (Path(__file__).parent / "plain_words.h").read_text()
 

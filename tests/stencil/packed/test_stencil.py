@@ -61,7 +61,6 @@ def test_conjugation_without_transposition(live):
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_many_configs_are_right(live):
     rng = np.random.default_rng(7)
     for variant in rng.choice(np.array(VARIANTS, dtype=object), 12):

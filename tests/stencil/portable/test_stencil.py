@@ -79,7 +79,6 @@ SWEPT = VARIANTS[::3]
 
 
 @pytest.mark.every(14)
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", SWEPT)
 def test_many_configs_are_right(on: Runner, name: str):

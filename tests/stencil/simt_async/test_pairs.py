@@ -25,7 +25,6 @@ def test_the_contract_is_kept_bit_for_bit(emulated: EmulatedDevice) -> None:
     assert 0 < certify(emulated, kernel, SIMT, config, of) < error_bound(100, 2.0**-101, False)
 
 
-@pytest.mark.slow
 def test_what_tuning_starts_with_is_right(emulated: EmulatedDevice) -> None:
     of = variant("fTT")
     space = SIMT.space(of, emulated.spec)

@@ -37,7 +37,6 @@ HALVES = ((30, 32, 64 * 35), (32, 90, 64 * 12 + 5))
 
 
 @needs_compiler
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "blocks", "problems"),
     [

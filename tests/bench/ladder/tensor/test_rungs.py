@@ -46,11 +46,7 @@ def tensor_rung(name: str) -> TensorRung:
 
 emulates = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 compiles = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-# The host compiler takes seconds for a text: the one with most in it is always tested.
-SOME = [
-    pytest.param(one, marks=() if one.name[:2] == "t5" else pytest.mark.slow, id=one.name)
-    for one in TENSOR_RUNGS
-]
+SOME = [pytest.param(one, id=one.name) for one in TENSOR_RUNGS]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +84,6 @@ def test_persistent_blocks_go_from_one_block_of_c_to_the_next(
 
 
 @emulates
-@pytest.mark.slow
 def test_the_stencil_is_the_last_rung(tmp_path: Path):
     live = EmulatedDevice(tmp_path, words="wgmma_words.h")
     one = stencil_rung(live.spec)
@@ -112,7 +107,6 @@ FAULTS = [
 
 @pytest.mark.every(3)
 @emulates
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new"), FAULTS)
 def test_the_emulator_finds_a_planted_fault(emulated: EmulatedDevice, name, old, new):
     one = tensor_rung(name)
