@@ -207,7 +207,7 @@ def _at_address(base: int, begins: int, ld: int) -> Operand:
 
 
 def _unproved_are_served() -> bool:
-    """Whether products of parts serve that most programs never import."""
+    """Whether parts may serve where they are not proved; few programs need that import."""
     from tilewright.serve.split.product import unproved_are_served
 
     return unproved_are_served()

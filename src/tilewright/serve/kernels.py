@@ -109,7 +109,7 @@ def ready_by(live: LiveDevice, chosen: Choice, variant: Variant) -> Kernel | Non
 def _unless_damaged(
     live: LiveDevice, chosen: Choice, variant: Variant, routed: bool
 ) -> Kernel | None:
-    """Return the kernel of a choice; None where its machine code is told and chosen no more."""
+    """Return the kernel of a choice; None if its code is damaged, with a warning, and refused."""
     try:
         return _kernel(live, chosen, variant, routed)
     except (PortfolioError, _RefusedError) as problem:

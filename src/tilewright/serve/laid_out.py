@@ -52,7 +52,7 @@ VECTORS = tuple(number << _RANGE for number in range(8, 11))  # of an epilogue: 
 # The ranges of A, B and C have one of 2^38 bytes for each member of a group.
 _MEMBER = 38
 
-# Exact in every type that scalars have, and nothing that a kernel is told otherwise.
+# Exact in every type that scalars have, and no number that a kernel is given for anything else.
 ALPHA = complex(1234577.0, 1234583.0)
 BETA = complex(1234601.0, 1234627.0)
 
@@ -64,7 +64,7 @@ _SLOTS |= {at: 9 + number for number, at in enumerate(VECTORS)}
 _TYPES = {"f4": 0, "f8": 1, "i4": 3}
 _PAIR = 2
 
-# Of pieces of a workspace: what allocators align to, so that no piece is worse off than an array.
+# Pieces of a workspace are aligned as allocators align arrays, so that kernels serve them alike.
 _ALIGNMENT = 256
 
 # CUDA C++ Programming Guide, table of technical specifications: grid in x and in y.
@@ -73,7 +73,7 @@ _GRID = (2**31 - 1, 65535)
 # From this compute capability on, a launch may begin before the one before it has ended.
 _EARLY_FROM = 90
 
-# core.h: what places say of tensor maps; places of a table, the first a multiple of so many.
+# core.h: what a place says where a tensor map belongs; a table begins at a multiple of so many.
 _NO_MAP, _MAP_HERE = -1, -2
 _TABLE_PLACES = 4
 
@@ -98,7 +98,7 @@ PATCH = struct.Struct("@IBBHq")
 
 
 def member(base: int, number: int) -> int:
-    """Return where a member's matrix lies that is `A`, `B` or `C`: of a group at most 128."""
+    """Return where `A`, `B` or `C` lies, by `base`, of a group's member; there are 128 at most."""
     return base + (number << _MEMBER)
 
 
@@ -122,7 +122,7 @@ class Space:
         Parameters
         ----------
         name : str
-            Of the piece: a larger one is asked for first.
+            Of the piece.  Who asks twice by a name asks for the larger one first.
         size : int
             In bytes.
         zeroed : bool

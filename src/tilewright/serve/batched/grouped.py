@@ -147,7 +147,7 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
 
 
 def _alike(x: Any, first: Any) -> bool:
-    """Whether `gemm` takes both at once: a class and those made of it are one kind."""
+    """Whether `gemm` takes both at once: NumPy's subclasses are its arrays."""
     kinds = type(x) is type(first) or (isinstance(x, np.ndarray) and isinstance(first, np.ndarray))
     return kinds or adapter_on_cuda(x, first) is not None
 

@@ -92,11 +92,11 @@ class Stage(NamedTuple):
     between : list of Plan
         Ahead of each part but the first one, what updates its columns by those before it.
     first : Plan or None
-        Rows exchanged and U found in all columns behind it, or in the next block's if others are
-        all beside panels, and the next block's product.
+        Rows exchanged and U found in all columns behind it, or in the next block's alone if the
+        others' products all run beside panels; and the product of the next block's columns.
     beside : list of Plan or None
-        What is left to do of U, and products that leave multiprocessors to the next block's
-        panels, one for each part of it.
+        The rest of U, and products that leave multiprocessors to the next block's panels, one for
+        each part of it.
     rest : Plan or None
         Products of all columns behind those.
     left : Plan or None
@@ -203,7 +203,7 @@ class Factorisation:
         """Return a block's launches."""
         n, (first, last), memory = self._n, block, self._memory
         memory.begin(number)
-        # What has all multiprocessors goes on then, or there is no such thing.
+        # Panels keep to their own multiprocessors where the block before has a `rest` for all.
         self._place = self._place_of(n - first, beside=bool(self.stages and self.stages[-1].rest))
         self._parts = []
         self._columns(first, last, ())
@@ -212,7 +212,7 @@ class Factorisation:
         after = self._blocks[number + 1].last if last < n else n
         following = self._place_of(n - last, beside=True)
         many = self._beside(number, following, n - after) if after < n else []
-        # Where panels take longest, they wait for no more of U than they need.
+        # Where panels take longer than all products, they wait only for the U of the next block.
         until = n if sum(many) < n - after else after
         self._upper(block, (last, until), order, memory.rows_behind)
         self._product(block, (last, after))

@@ -12,8 +12,8 @@ from tilewright.stencil.lu import BLOCKS, CLUSTER
 
 __all__ = ["Place", "Streams", "streams_of"]
 
-# Streams' priorities, the higher the lower: panels go first, then what is between them, then the
-# products that are beside both.  Devices cut them to what they have.
+# Streams' priorities, of which lower numbers go first: panels, then the updates between them, then
+# the products beside both.  Devices clip them to the range that they have.
 _FIRST, _SECOND = -5, -4
 
 # Multiprocessors of a device that can spare those of a cluster.

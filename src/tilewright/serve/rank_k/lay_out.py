@@ -47,19 +47,19 @@ _UNIT, _LARGE = 64, 128
 # with them there are at most 84 problems, of which few have far more tiles than others.
 _MOST_IN_GROUP, _ACROSS = 32, 8
 
-# Blocks without a tile leave those with one unevenly spread where all run at once: updates of 1024
-# and 2048 columns took up to 1.25 times what is expected of their kernels (H100).
+# Thread blocks without a tile let those with one be spread unevenly where all run at once: updates
+# of 1024 and 2048 columns took up to 1.25 times what is expected of their kernels (H100).
 _LONGER = 1.2
 
-# Of a block that is a launch of its own: what that costs besides its kernel, in nanoseconds, and
-# how many times longer all count: updates of 2048 and 4096 columns took up to 1.15 times (H100).
+# What a launch for one block costs besides its kernel, in nanoseconds; and how many times what is
+# expected counts where there is one: updates of 2048 and 4096 took up to 1.15 times that (H100).
 _APART, _SURELY = 2000.0, 1.15
 
-# Of blocks that are launches of their own, one after the other, which should fill a GPU each; of
-# OpenCL's devices, CPUs among them, smaller ones do.
+# Where each block is a launch, one after the other: the least side, with which one fills a GPU; the
+# same on OpenCL's devices, CPUs among them; and how many are on the diagonal at most.
 _LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
 
-# Of blocks of residues, which are as many products in a launch as there are moduli.
+# The same of residues, where each block is a launch of as many products as there are moduli.
 _SIDE_OF_RESIDUES = 1024
 
 
@@ -79,7 +79,7 @@ def lay_out_triangle(
     Parameters
     ----------
     live, problem, call, arithmetic, space, report, copies
-        As of `routes.lay_out`, of the product of which the triangle counts.
+        As of `routes.lay_out`, of the product of which a triangle is wanted.
     triangle : Triangle
         As kernels see it, column-major.
 
@@ -126,7 +126,7 @@ class _Group(NamedTuple):
     chosen : Choice
         What computes them.
     ns : float
-        What all is expected to take; 0: that is not known.
+        What all blocks are expected to take together; 0 where that is not known.
     apart : tuple of int, optional
         Row and column of the block that is a launch of its own.
     kernel : Kernel, optional
@@ -140,7 +140,10 @@ class _Group(NamedTuple):
 
 
 class _Update:
-    """One update as it is laid out; with a side its blocks are what another route computes."""
+    """One update as it is laid out.
+
+    `side`: that of diagonal blocks whose products another route lays out; else 0.
+    """
 
     def __init__(
         self,
@@ -173,9 +176,10 @@ class _Update:
         ]
 
     def _kernel_for_group(self) -> _Group | None:
-        """Return the kernel that computes all blocks in one launch: one for half of the result.
+        """Return the kernel that computes all blocks in one launch.
 
-        A large tile longer, as those on the diagonal are whole.
+        It is chosen for a product of half of C's columns, and a large tile more of rows, as
+        diagonal blocks are computed whole.
         """
         p = self._problem
         half = replace(p, m=p.m + _LARGE, n=-(-p.n // 2), lda=p.lda + _LARGE, ldc=p.ldc + _LARGE)

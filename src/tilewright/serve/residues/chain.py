@@ -7,8 +7,9 @@
           -> residues -> their products [-> fold] -> reconstruct      of each tile of C, piece of k
           -> [certify] -> the native kernel
 
-Where blocks of a triangle are all that is computed (`tilewright.serve.rank_k`), residues of all of
-both operands stay for them; A's are B's, too, where neither or both are conjugated.
+Where blocks of a triangle are all that is computed (`tilewright.serve.rank_k`), both
+operands' residues are made whole, once, for all blocks; A's serve as B's, too, where neither or
+both are conjugated.
 
 Launches that are not wanted return at once: the decision never leaves the device.
 """
@@ -67,7 +68,7 @@ def why_native(
 ) -> str:  # fmt: skip
     """Return why residues are out of the question; nothing if they are not.
 
-    With `together` the product is one of a batch; with blocks they are all that is computed.
+    With `together` the product is one of a batch; with blocks these alone are computed.
     """
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
@@ -106,7 +107,7 @@ def tensor_config(variant: TensorVariant, device: DeviceSpec) -> Config:
 
 
 class _Part(NamedTuple):
-    """What is so many behind the first row, column or step of k."""
+    """A range of rows, columns or steps of k: how many come before it, and its size."""
 
     at: int
     size: int
@@ -140,7 +141,7 @@ class Chain:
     @cached_property
     def _sizes(self) -> dict[str, int]:
         found = workspace(self.problem, self.cut, self.certify, self._most_sides)
-        if self._is_one:  # of B the bytes of the bound alone
+        if self._is_one:  # B needs room for the bound's bytes alone
             found["residues b"] = self.problem.n * _up(self.problem.k)
         return found
 

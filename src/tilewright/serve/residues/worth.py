@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 # All of an H100 SXM (2026-11-26).
-# What is left of calls from 2048 to 8192 without bytes and products: ten launches.
+# Seconds of calls from 2048 to 8192 that bytes and products do not explain: ten launches.
 _LAUNCHES = 110e-6
-# Each launch more, of those of further tiles and pieces.
+# Seconds of each further launch, which more tiles and pieces take.
 _LAUNCH = 4e-6
 # What passes read and write together at 8192: from 1.9 TB/s (putting results together) to 3.0.
 _BYTES_PER_SECOND = 2.5e12
-# Products of residues at 8192 took 9.83 ms for 14 moduli, a bound in FP8 0.76 ms.
+# Products of residues at 8192 took 9.83 ms for 14 moduli, a bound in FP8 took 0.76 ms.
 _INT8_PER_SECOND, _FP8_PER_SECOND = 14 * 2 * 8192**3 / 9.83e-3, 2 * 8192**3 / 0.76e-3
 _TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
 # DGEMM and ZGEMM from 2048 on, and double-double's, where nothing is known of a kernel's time.
 _NATIVE_PER_SECOND, _NATIVE_PAIRS_PER_SECOND = 54e12, 1.48e12
-# Sizes from 3072 to 16384 took up to 8 % more than this says, and a call may take more moduli.
+# Calls from 3072 to 16384 took up to 8 % more than is expected here, and may take more moduli.
 _SURELY = 1.05
 
 
@@ -60,8 +60,8 @@ def is_worth(
 ) -> bool:  # fmt: skip
     """Whether the usual moduli are expected to take less time than the native kernel.
 
-    Of a batch's products, `together`, one kernel computes all, at its best.  With blocks these
-    alone are computed of the result.
+    With `together`, for a batch, the native kernel counts at its best rate, as one launch computes
+    all products.  With blocks these alone are computed.
     """
     seconds = residue_seconds(live.spec, problem, cut, blocks)
     native = native_seconds(live, problem, call, together) * share_of(problem, blocks)
@@ -69,7 +69,7 @@ def is_worth(
 
 
 def share_of(problem: Problem, blocks: Sequence[Block]) -> float:
-    """Return how much of a result some blocks are; all of it without any."""
+    """Return the part of a result that blocks cover; 1 without any."""
     return sum(x.rows * x.columns for x in blocks) / (problem.m * problem.n) if blocks else 1.0
 
 
@@ -90,15 +90,15 @@ def residue_seconds(
 ) -> float:
     """Return what all passes and products take, with the usual number of moduli.
 
-    With blocks these alone are computed of the result; the residues of a piece of k, which one
-    pass makes of all sides, stay for all of them where k is in one piece.
+    With blocks these alone are computed.  A pass makes residues of all rows and columns for a piece
+    of k; they serve all blocks where k is in one piece.
     """
     p, of = problem, passes_of(problem).moduli
     planes, element = of.planes * of.usual, p.precision.element_bytes
     along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
     # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
     passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)
-    if blocks:  # of one matrix, but for what is conjugated
+    if blocks:  # A and B are one matrix, of which one may be conjugated
         is_one = p.trans_a.conjugated == p.trans_b.conjugated
         passed = (p.m if is_one else p.m + p.n) * (len(blocks) if pieces > 1 else 1)
     operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k

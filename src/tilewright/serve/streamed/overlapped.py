@@ -227,7 +227,7 @@ class Overlapped:
             copy = self._plane(memory, pitch, lines, to_device=False)
             return self._enqueue(copy, self._down, after, lines, "copy to host")
         dense = lines if _is_dense(lines) else np.empty_like(lines, order="C")
-        for event in after:  # once: each thread that waited for it would keep a core busy
+        for event in after:  # in one thread: each that waits keeps a core busy
             event.wait()
         copy = self._staged("tilewright_stage_to_host", memory, pitch, dense)
         self._enqueue(copy, self._down, (), dense, "copy to host").wait()

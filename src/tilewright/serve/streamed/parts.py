@@ -101,8 +101,8 @@ class SplitOperand:
     memory : int
         Where all of it is.
     decisions : ndarray, optional
-        What the guard finds, by pieces of the sides, pieces of k, and words: of the host's memory,
-        which the device writes, as what is copied would wait behind whole tiles.
+        What the guard finds, by pieces of the sides, pieces of k, and words.  The device writes it
+        into the host's memory: a copy would wait behind those of whole tiles.
     """
 
     side: int

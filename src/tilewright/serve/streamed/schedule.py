@@ -34,9 +34,10 @@ def schedule_of(tiling: Tiling, devices: int) -> tuple[Schedule, int]:
 
 
 def shares_of(tiling: Tiling, devices: int) -> list[list[Place]]:
-    """Return each device's own tiles: in turn, or of columns, or of rows where there are more.
+    """Return each device's own tiles.
 
-    Of strips each is for who has least.
+    Of what fits, the next strip goes to the device that has least.  Else a device has neighbouring
+    columns of tiles, or rows where these are more.
     """
     rows, columns = range(len(tiling.m)), range(len(tiling.n))
     if not tiling.panels or devices == 1:
@@ -69,8 +70,8 @@ class Schedule:
     shares : sequence of sequence of Place
         Each device's own.
     ahead : int
-        Tiles that a device has taken and not finished at most, but for those it begins together;
-        0 for any number.
+        How many tiles a device may have taken and not finished, those aside that it begins
+        together; 0 for any number.
     """
 
     def __init__(self, shares: Sequence[Sequence[Place]], ahead: int = 0) -> None:
@@ -87,8 +88,9 @@ class Schedule:
     def take(self, device: int, *, own: bool = False) -> Place | None:
         """Return a tile to compute; None if there is none, nor will be.
 
-        Waits for tiles of its own to be finished, and for those of others, who may have to give
-        them back; unless it is to be its `own`, one more to begin together.
+        Waits while the device has `ahead` tiles to finish, and where only others have tiles, until
+        these are finished or given back.  With `own` it does not wait, and returns a tile of the
+        device's own, to begin together with those before.
         """
         with self._changed:
             while self.error is None and device in self._working:

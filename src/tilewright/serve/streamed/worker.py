@@ -71,7 +71,7 @@ class Job:
     a, b, c : HostMatrix or PlacedMatrix
         Its matrices.
     together : int
-        Tiles that a device begins together at most, where the tiling has some of these.
+        Tiles that a device begins together at most, where the tiling has tiles that come early.
     """
 
     request: Request
@@ -109,7 +109,7 @@ class Worker:
     def __init__(self, job: Job, number: int, transport: Transport) -> None:
         self._job, self._number, self._transport = job, number, transport
         t, c = job.tiling, job.c
-        # What is computed anew from C (see `_prove`) leaves it as it was.
+        # A tile that may be computed anew (see `_prove`) needs C as it was.
         self._in_place = (
             isinstance(c, PlacedMatrix)
             and c.is_on(transport.live)
@@ -299,7 +299,7 @@ class Worker:
                 (slot.operand(), of.row_major)
                 for slot, of in zip(panels, self._panels, strict=True)
             ]
-        else:  # what is not read is anything: C, whose leading dimension fits as it lies
+        else:  # A and B are not read: C stands for them, with a leading dimension that fits
             operands = [target, target]
             part = replace(part, trans_a=Trans.N, trans_b=Trans.N)
         after = [event for slot in (*panels, tile) for event in slot.arrival]
@@ -338,7 +338,7 @@ class Worker:
     def _begin(self, place: Place, tile: Slot) -> Begun | None:
         """Begin to copy a tile; None where nobody wants it, or it cannot be."""
         if not self._job.schedule.works(self._number):
-            self._let_go(tile)  # who waits for its room goes on, and ends
+            self._let_go(tile)  # a thread that waits for its room goes on, and ends
             return None
         rows, columns = self._pieces(place)
         c, part, events = self._job.c, None, tile.users
