@@ -8,7 +8,7 @@ import time
 
 __all__ = ["end_with"]
 
-# Between two looks.
+# Seconds between two looks at the parent.
 _SECONDS = 0.5
 
 

@@ -118,7 +118,7 @@ class _Run:
         t, rates, ends = self.tiling, self.rates, []
         m, n, k = (side[-1][1] for side in (t.m, t.n, t.k))
         whole = rates.kernel
-        if t.split:  # what is told apart below
+        if t.split:  # what counts by itself below
             whole -= (m + n) * k / rates.split + (_launches(k) - 1) * self._rewritten(m * n)
         for task in t.tasks(places):
             ready = max(
@@ -147,7 +147,7 @@ class _Run:
         return elements * self.itemsize / self.rates.rewritten
 
     def _arrival(self, device: _Device, is_b: bool, number: int, p: int) -> float:
-        """Return when a piece of k of a piece of an operand is there, on its way from now on."""
+        """Return when a part of an operand is there; its copy begins now unless it has begun."""
         t, rates = self.tiling, self.rates
         sides = t.n if is_b else t.m
         found = device.there.get((is_b, number, p))

@@ -56,8 +56,8 @@ _CPU_SIDES = range(128, 2049)
 # most of the time.
 _VERIFIERS = 8
 
-# No piece has fewer seconds: starting a tuner's workers and checking its winner takes some, and a
-# compiler on few cores some more.
+# The least seconds of a piece: a tuner's workers start and its winner is checked, and on few cores
+# compiling takes longer, too.
 _LEAST_SECONDS = {"gpu": 8.0, "cpu": 10.0}
 
 # Turns of each in the comparison: an odd number, so that the median is a time that was measured.
@@ -157,7 +157,7 @@ def _letters(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Adoption:
-    """The work on one device, and the folder that says how far it is.
+    """The work on one device, and the folder that notes what is done.
 
     `device` is what workers of a `cluster` call theirs; without it those of the host that are like
     this one help to tune.

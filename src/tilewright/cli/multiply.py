@@ -250,7 +250,7 @@ def load_as(
 def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     """Return the array in an .npy file, memory-mapped if wanted and large; nothing is unpickled.
 
-    Of bfloat16 and FP8 numbers it has the bytes alone: they are what `dtype` says.
+    A file of bfloat16 or FP8 numbers has their bytes alone, without the type: `dtype` names it.
 
     Raises
     ------

@@ -101,7 +101,7 @@ def build(
         check_pace(itertools.chain(*files), letters)
         for letter in letters:
             mine = measured_at_pace(times, letter) if times else stored(letter, live)
-            if not mine:  # of a precision that nobody timed defaults serve
+            if not mine:  # nobody timed this precision: defaults serve it
                 continue
             more, others, many = (measured_at_pace(some, letter) for some in files[1:])
             every += mine
@@ -119,7 +119,7 @@ def build(
     for portfolio, _ in serving(device):
         if portfolio.name == name and portfolio.arch == arch:
             kept.seed(instances, portfolio)
-            if name == "passes" and live is None:  # what was known of its device still holds
+            if name == "passes" and live is None:  # its earlier measurements stay
                 base = replace(portfolio, kernels=(), codes={}, sources={})
     missing = _compile(kept, instances, seconds, share_of(share))
     if missing:

@@ -16,7 +16,7 @@ __all__ = ["take_traces"]
 _ROW = struct.Struct("<32s4q9q2d")
 _LIBRARIES, _PRECISIONS, _OPERATIONS = ("cublas", "blas"), "sdcz", "NTC"
 
-# How a timeline names who computed a call that was passed on.
+# The names in a timeline of libraries that calls were passed on to.
 _OTHERS = {"cublas": "cuBLAS", "blas": "BLAS"}
 
 
@@ -104,5 +104,5 @@ def _computed(row: _Row, pid: int, about: dict[str, Any]) -> list[tuple[Any, ...
     begun = between - round(1e6 * row.theirs_ms)
     ours = about.get("kernel", about["served by"])
     both = (("cuBLAS", begun, between), (ours, between, row.seen))
-    track = f"cuda, thread {row.thread}"  # whose calls wait, so that these are one after another
+    track = f"cuda, thread {row.thread}"  # its calls wait: no two spans overlap
     return [(track, name, *times, row.seen, pid, about) for name, *times in both]

@@ -31,8 +31,8 @@ MANIFEST = "manifest.json"
 # Raised when a field of the manifest changes its meaning.
 _FORMAT = 2
 
-# What kernels take (tilewright.stencil.base), but those that name their own; reals are of the sums'
-# type.  Behind these come the tensor maps of a kernel with "tma" in its geometry, then the
+# What kernels take (tilewright.stencil.base) that name no arguments of their own; reals are of the
+# sums' type.  Behind these come the tensor maps of a kernel with "tma" in its geometry, then the
 # workspace where part_bytes > 0.
 _ARGUMENTS = (
     "int64 m", "int64 n", "int64 k",
@@ -99,7 +99,7 @@ def formats_of(variants: Iterable[Variant], asked: Sequence[str] | None = None) 
     Raises
     ------
     ValueError
-        If the C library, which has a function for s, d, c and z, is asked for of others.
+        If the C library is asked for of other precisions than s, d, c and z.
     """
     others = [x.precision.letter for x in variants if x.precision.letter not in LETTERS]
     if asked is None:

@@ -14,18 +14,17 @@ from tilewright.stencil import Variant
 
 __all__ = ["KINDS", "MOST_BYTES", "drawn_batches", "drawn_sides", "every_kind"]
 
-# Of a matrix at most: the long operand of a skinny product fills it, any other matrix has so few
-# elements that no kernel takes a tenth of a second.
+# Of a matrix at most: bytes, which the long operand of a skinny product fills; and elements where
+# all sides are drawn alike, with which no kernel takes a tenth of a second.
 MOST_BYTES, _MOST_ELEMENTS = 1 << 30, 1 << 25
 
-# The longest side of any shape, by its logarithm; fewer operations than 2^41, a second or so.
+# The binary logarithm of the longest side; and multiply-adds at most, a second or so.
 _LONGEST, _MOST_PRODUCTS = 14.0, 2.0**40
 
 # The longest short side, and the longest sum.
 _SHORT, _LONGEST_SUM = 128, 500_000
 
-# Elements of the largest operand of all products of a batch that is drawn: more take longer by as
-# much.
+# Elements of the largest operand of all of a batch: beyond these, time grows in proportion.
 _BATCH_ELEMENTS = 1 << 24
 
 
@@ -103,7 +102,7 @@ def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
 
 
 def _thin(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield large results of short sums, which are all writing of C: every third aligned."""
+    """Yield large results of short sums, whose time is that of writing C: every third aligned."""
     rng = np.random.default_rng(seed)
     for number in itertools.count():
         m, n = (round(2.0**x) for x in rng.uniform(9, 13.5, 2))

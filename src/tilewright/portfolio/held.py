@@ -35,11 +35,11 @@ class Served(Protocol):
 
     @property
     def portfolio_key(self) -> str:
-        """Whose own portfolios count; empty for none."""
+        """By which the user's own portfolios are found; empty for none."""
 
     @property
     def spec(self) -> DeviceSpec:
-        """Its numbers."""
+        """The device's numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,12 @@ def refuse(digest: str) -> None:
 
 
 def digests(kernel: PortfolioKernel, form: int) -> dict[Mode, str]:
-    """Return the machine code that was not refused."""
+    """Return a kernel's machine code by mode, without what was refused."""
     return {mode: digest for mode, digest in kernel.forms[form].items() if digest not in _refused}
 
 
 def seen_now() -> int:
-    """Return what choices depend on besides: it grows with every change."""
+    """Return a number that grows when portfolios are read anew or machine code is refused."""
     return generation() + len(_refused)
 
 
@@ -127,7 +127,7 @@ def held_of(
     spec: DeviceSpec,
     theirs: Portfolio | None,
 ) -> Held:
-    """Return some kernels, their portfolios and whether each is the user's own, as they are held.
+    """Return some kernels, with all that is known of them before a problem is.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _is_current(kernel: PortfolioKernel) -> bool:
     """
     try:
         family = stencil(kernel.config.stencil)
-    except ValueError:  # of a stencil that a module registered elsewhere
+    except ValueError:  # its stencil is registered by a module that is not imported here
         return False
     if family.version != kernel.version:
         return False

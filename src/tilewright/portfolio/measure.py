@@ -50,9 +50,10 @@ _SLOW_NS = 1_000_000
 # Launches back to back take about so long, and are so many at most.
 _BURST_NS, _MOST_OF_BURST = 500_000, 16
 
-# After so many shapes, three of each kind, what was that near the best of none is left out.  By the
-# times in benchmarks/portfolio/sm_90/s.json a portfolio's choices then lose 0.8 % more at new
-# shapes, and errors of a per cent nothing; of 20, 40 and 80 shapes they lose 5.5, 3.3 and 2.8 %.
+# After so many shapes, three of each kind, configs are dropped that took more than so many times
+# the best on all of them.  By the times in benchmarks/portfolio/sm_90/s.json a portfolio's choices
+# then lose 0.8 % more at new shapes, and no more where times err by a per cent; picked by 20, 40
+# and 80 shapes they lose 5.5, 3.3 and 2.8 %.
 _SIFTED_BY, _NEAR = 15, 1.05
 
 
@@ -295,7 +296,7 @@ def _aligned(problem: Problem) -> Problem:
 
 
 def _near_best(rows: Sequence[Sequence[int | None]]) -> list[int]:
-    """Return the places of what is near the best of any row; all where nothing has a time."""
+    """Return the columns that are near the best of some row; all where there are no times."""
     times = np.array(rows, float)  # NaN for None
     best = np.fmin.reduce(times, axis=1, keepdims=True)
     near = (times <= _NEAR * best).any(axis=0)
@@ -308,7 +309,7 @@ def _compiling(
     configs: Iterable[Config],
     ahead: Callable[[Source], Callable[[], bool]],
 ) -> list[tuple[Config, Source, Callable[[], bool]]]:
-    """Begin to compile."""
+    """Begin to compile configs; return each with its source and what waits for it."""
     sources = [(one, family.source(one, variant, "cuda")) for one in configs]
     return [(one, source, ahead(source)) for one, source in sources]
 

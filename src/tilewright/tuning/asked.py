@@ -1,4 +1,4 @@
-"""What a tuning run is asked for: refused where it is of another kind, and found by its name."""
+"""What a tuning run is asked for: types are checked, and stencils found by their names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRUNINGS = ("none", "thresholds", "learned")
 def look_at(
     problem: object, strategy: object, stencil: object, seed: object, store: object, modules: object
 ) -> None:
-    """Refuse what is of another kind, before anything is started."""
+    """Refuse arguments of other types, before anything is started."""
     texts = isinstance(modules, tuple | list) and all(isinstance(one, str) for one in modules)
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and bool(seed >= 0)
     _refuse_others(
@@ -46,7 +46,7 @@ def look_at(
 def look_at_more(
     observer: object, limits: object, lessons: object, pruning: object, constraints: object
 ) -> None:
-    """Refuse the same of what accompanies a run."""
+    """Refuse other types of the arguments that only accompany a run."""
     paths = isinstance(lessons, Sequence) and not isinstance(lessons, str | bytes)
     paths = paths and all(isinstance(one, str | os.PathLike) for one in cast(Any, lessons))
     rules = isinstance(constraints, Sequence)
@@ -66,7 +66,7 @@ def look_at_more(
 
 
 def _refuse_others(*judged: tuple[str, object, bool, str]) -> None:
-    """Refuse the first value that is not good, by its name and what is wanted."""
+    """Refuse the first value that is not good: the error has its name and what is wanted."""
     for name, value, good, wanted in judged:
         if not good:
             raise ValueError(f"{name}={value!r} is none; give {wanted}")
@@ -86,7 +86,7 @@ def family_of(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
 
 
 def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
-    """Return a stencil, if it has anything to try: not every candidate is to fail first."""
+    """Return a stencil, if it has anything to try; else refuse it before any candidate fails."""
     family = find_stencil(name)
     variant = Variant.of(problem)
     if not family.computes(variant):

@@ -1,8 +1,8 @@
 """Is a kernel right on the very problem that it is timed on?  The run that warms up says so.
 
 Operands are small integers, so that any order of summation gives the same bits; rows of op(A) and
-columns of op(B) come again after a prime number of them.  So do C's: the host computes but a small
-product, and the device compares all of C with that.
+columns of op(B) repeat after a prime number of them, and so do C's.  So the host computes a small
+product only, with which the device compares all of C.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["CheckedWorkload"]
 _ROWS, _COLUMNS = 251, 241
 
 _THREADS = 256
-_BLOCKS = 2048  # more would wait: eight of them fill a multiprocessor
+_BLOCKS = 2048  # eight of them fill a multiprocessor, so that more would wait
 
 
 class CheckedWorkload(Workload):
@@ -103,7 +103,7 @@ def _matrices(problem: Problem) -> tuple[Matrix, Matrix, NDArray[Any]]:
 
 
 def _repeated(values: NDArray[Any], axis: int, length: int, ld: int) -> Matrix:
-    """Return a matrix whose rows or columns come again until there are `length` of them."""
-    # Of the transpose, whose memory lies as the matrix's is to.
+    """Return a matrix whose rows or columns repeat until there are `length` of them."""
+    # Taken from the transpose, so that memory is column-major, as the matrix's is to be.
     whole = values.T.take(np.arange(length) % values.shape[axis], 1 - axis).T
     return Matrix.place(whole, padding=ld - len(whole))

@@ -213,7 +213,7 @@ def _connected(address: Any) -> Iterator[Any]:
         from distributed.comm.registry import get_backend
     except ImportError:
         raise ValueError(f"cluster={address!r} needs Dask; {install_hint('dask')}") from None
-    try:  # a client that was given no address waits a minute before it is gone
+    try:  # here, as a client that is given no address takes a minute to fail
         scheme, where = parse_address(address)
         get_backend(scheme)
         if scheme in ("tcp", "tls"):

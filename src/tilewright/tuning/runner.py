@@ -123,7 +123,7 @@ class Runner:
     limits : Limits
         Time-outs.
     beside : sequence of WorkerSettings
-        Of processes on other devices of the same kind, which check and time, too.
+        Of further processes that check and time, on other devices of the same kind.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Runner:
         timing = False
         started = time.monotonic()
         last_call = deadline + self.limits.prepare + self.limits.time
-        for worker in self._timers:  # before many compilers: all want the driver to begin with
+        for worker in self._timers:  # ahead of the compilers: many that start at once delay them
             worker.start()
         while True:
             now = time.monotonic()

@@ -26,10 +26,11 @@ __all__ = ["compiling_ahead"]
 
 @contextmanager
 def compiling_ahead(arch: str) -> Iterator[Callable[[Source], Callable[[], bool]]]:
-    """Yield what begins to compile a source, and returns what waits and says whether it is right.
+    """Yield a function that begins to compile a source and returns one that waits.
 
-    What was not begun at the end is not compiled.  Where a process that compiles was ended, as
-    where memory runs out, what is left counts as right: who needs it compiles it.
+    That one says whether the source compiles.  What was not begun at the end is not compiled.
+    Where a process that compiles was ended, as where memory runs out, what is left counts as right:
+    who needs it compiles it.
 
     Parameters
     ----------

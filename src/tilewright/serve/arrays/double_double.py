@@ -71,7 +71,7 @@ class _OnNumPy:
         return words.reshape(*x.shape, -1).view(x.dtype)[..., 0]
 
     def _words(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return new words where elements are."""
+        """Return new words where some elements are."""
         from tilewright.serve.arrays.numpy import new_result
 
         return new_result(shape, np.float64)

@@ -36,8 +36,8 @@ def through_numpy(
     Raises
     ------
     ValueError
-        If an array cannot be shared, its type is none of numbers here, or `c` is missing and the
-        library takes no array.
+        If an array cannot be shared, its dtype is unknown here, or `c` is missing and the library
+        has no `from_dlpack`.
     """
     named = inputs if c is None else inputs | {"c": c}
     if not all(map(_is_on_host, named.values())):

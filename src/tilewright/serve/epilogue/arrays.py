@@ -50,11 +50,11 @@ class Library:
             return self.module.empty(shape, dtype_of(name))
 
     def beside(self, x: Any) -> AbstractContextManager[Any]:
-        """Return within what new arrays and arithmetic are on the device of an array."""
+        """Return a context in which new arrays and results are on the device of an array."""
         return self.module.cuda.Device(x.data.device_id) if self.on_device else nullcontext()
 
     def owns(self, x: Any) -> bool:
-        """Whether an array is one of these."""
+        """Whether an array is of this library."""
         return isinstance(x, self.module.ndarray)
 
     def arrays(self, a: Any, b: Any, c: Any) -> Any:
@@ -67,7 +67,7 @@ class Library:
         """Return the type that a caller named."""
         try:
             return np.dtype(x) if x != "bfloat16" else x
-        except TypeError:  # told when it is asked for
+        except TypeError:  # an error names it where results are checked
             return x
 
     def cast(self, x: Any, name: str) -> Any:

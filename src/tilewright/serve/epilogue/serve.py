@@ -38,13 +38,13 @@ _ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh")
 _FLOATS = ("float32", "float64")
 _COMPLEX = ("complex64", "complex128")
 
-# What `gemm` is asked besides in nearly all calls.
+# `gemm`'s other arguments, as nearly all calls have them.
 _USUAL = {
     "accuracy": "ieee", "report": None, "device": None, "max_device_memory": None,
     "max_host_memory": None, "max_workspace": None, "certify": False,
 }  # fmt: skip
 
-# Scalars beyond are looked at closely.
+# Calls with larger scalars have their closer look.
 _MOST = 1e38
 
 
@@ -55,8 +55,8 @@ class Epilogue:
     Parameters
     ----------
     bias : array, optional
-        Added: n numbers, or 1 x n, of which each column has its own; or m x 1, each row.  Of the
-        result's type, or float32 where that is shorter.
+        Added: n numbers or 1 x n, one for each column; or m x 1, one for each row.  Of the
+        result's type, or float32 where the result's is shorter.
     activation : {None, "relu", "gelu", "gelu_tanh"}
         "gelu" is x Phi(x) by the error function, PyTorch's ``approximate="none"``; "gelu_tanh" its
         ``approximate="tanh"``.  Infinities and NaN are those of the formula; relu keeps NaN.
@@ -120,12 +120,12 @@ def gemm_then(
 ) -> Any:
     """Return activation(alpha scale (op(a) op(b)) + beta c + bias); see `tilewright.gemm`.
 
-    `rest` is accuracy, report and device, as `gemm` takes them.
+    `rest` has gemm's other arguments by name.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is wrong, or arrays are of a library that computes nothing else.
+        If an argument is wrong, or the arrays' library is none that epilogues are computed by.
     """
     from tilewright.serve.batched.arrange import shapes_of
 

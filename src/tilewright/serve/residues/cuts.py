@@ -62,7 +62,7 @@ def workspace(
     made = of.planes * _up(m, TILE) * _up(n, TILE)
     ld, whole_ld = _up(cut.k, ALIGNMENT), _up(p.k, ALIGNMENT)
     found = {
-        # Before, the bytes of the bound, of all of both operands; and the bound in 16 bits.
+        # First they hold the bytes of both whole operands for the bound, and the bound in 16 bits.
         "residues a": max(of.planes * cut.m * ld, p.m * whole_ld),
         "residues b": max(of.planes * cut.n * ld, p.n * whole_ld),
         "residues c": made,
