@@ -31,6 +31,8 @@ KEPT = 0.1
 LEAST_LESSONS = 200
 """Measurements below which a model knows less than the thresholds."""
 
+_SEED = 0  # of the draws that decide the rank: the same points stay every time
+
 
 class LearnedSpace:
     """The points of a space that a model of other problems' measurements ranks best.
@@ -46,8 +48,6 @@ class LearnedSpace:
         With lessons, and with features where there are any.
     always : sequence of Config
         Points that stay whatever the model says, such as a stencil's starting points.
-    seed : int
-        Of the draws that decide the rank.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class LearnedSpace:
     """
 
     def __init__(
-        self, whole: Points, background: Background, always: Sequence[Config] = (), seed: int = 0
+        self, whole: Points, background: Background, always: Sequence[Config] = ()
     ) -> None:
         needs("sklearn", "learned pruning")
         lessons = background.lessons()
@@ -68,8 +68,8 @@ class LearnedSpace:
             )
         self._whole, self.stencil_name = whole, whole.stencil_name
         self._always = frozenset(always)
-        self._pool = Pool(whole, seed, background)
-        self._experience = Experience(lessons, self._pool, seed)
+        self._pool = Pool(whole, _SEED, background)
+        self._experience = Experience(lessons, self._pool, _SEED)
         drawn = self._experience.scores(self._pool.free())
         self._least = float(np.quantile(drawn, KEPT))
         self._share = float(np.mean(drawn <= self._least))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,6 @@ def simulate(
     seed: int,
     budget: Budget,
     *,
-    start: Sequence[Config] = (),
     background: Background | None = None,
     in_flight: int = 1,
 ) -> Trajectory:
@@ -76,8 +74,6 @@ def simulate(
     budget : Budget
         When it ends: recorded seconds and the strategy's own, candidates, or tries in a row that
         improved nothing.
-    start : sequence of Config
-        Points to try first.
     background : Background, optional
         What the strategy may know beforehand.
     in_flight : int
@@ -89,7 +85,7 @@ def simulate(
     ValueError
         If there is no such strategy.
     """
-    chosen = make_strategy(name, recording.space, seed, start, background)
+    chosen = make_strategy(name, recording.space, seed, (), background)
     rows: list[int] = []
     thinking: list[float] = []
     under_way: deque[tuple[Config, float]] = deque()
