@@ -97,7 +97,7 @@ class Solution:
     def _solve(self, b: Part, x: Part, low: int, high: int, inverses: Part, first: bool) -> None:
         """Solve for rows from `low` to `high`; the triangle's `first` rows are solved first.
 
-        B's rows have all that others before them left to do.
+        Products of the rows solved before are subtracted from B's rows already.
         """
         steps, sides, width = self._steps, self._sides, self._steps.kernels.width
         rows = high - low

@@ -132,7 +132,7 @@ class Overlapped:
         return page.memory[:size].view(np.int32).reshape(shape)
 
     def part(self, memory: int, offset: int) -> int:
-        """Return what is so many bytes behind, of what `allocate` returned."""
+        """Return the memory so many bytes behind what `allocate` returned."""
         return memory + offset
 
     def follow(self, events: Sequence[CUDAEvent]) -> None:
@@ -202,13 +202,13 @@ class Overlapped:
         return self._shows(self._live.between_events(begin, stream, after, keep, name))
 
     def _shows(self, event: Event) -> Event:
-        """Remember what a timeline tells of."""
+        """Keep an event for the timeline, if one is recorded."""
         if is_recording():
             self._shown.append(event)
         return event
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
-        """Return what a product on a lane needs besides: the driver would map it anew each time."""
+        """Return a lane's workspace, kept for its next product, as taking one each time is slow."""
         address, room = self._lent.get(stream, (0, 0))
         if room < size:
             address = self._take(size)

@@ -125,7 +125,7 @@ class Panels:
         return slot
 
     def _bring(self, number: int, p: int) -> None:
-        """Let a part of the whole come."""
+        """Enqueue what brings a part of the whole operand, and its passes."""
         unit = self.unit(number, p)
         slot = self._part(number, unit)
         if not self._is_here:
@@ -138,7 +138,7 @@ class Panels:
         self._kept.update(((number, one), slot) for one in range(*unit))
 
     def _part(self, number: int, steps: Piece) -> Slot:
-        """Return where a part of the whole is."""
+        """Return where a part of the whole operand is."""
         if self._is_here:
             operand = self._matrix.operand(*self._place(number, steps))
             return Slot(operand.memory, ld=operand.ld)

@@ -43,7 +43,7 @@ class Transport(Protocol):
         """Return pieces of device memory of so many bytes, until `close`."""
 
     def part(self, memory: Any, offset: int) -> Any:
-        """Return what is so many bytes behind, of what `allocate` returned."""
+        """Return the memory so many bytes behind what `allocate` returned."""
 
     def words(self, shape: tuple[int, ...]) -> NDArray[np.int32]:
         """Return memory of the host that the device writes, until `close`."""
@@ -98,7 +98,7 @@ class InOrder:
         return [(one, 0) for one in self._held[len(self._held) - len(sizes) :]]
 
     def part(self, memory: Any, offset: int) -> Any:
-        """Return what is so many bytes behind, of what `allocate` returned."""
+        """Return the memory so many bytes behind what `allocate` returned."""
         return memory[0], memory[1] + offset
 
     def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:

@@ -84,12 +84,12 @@ class Job:
 
     @property
     def reads(self) -> bool:
-        """Whether A and B count."""
+        """Whether A and B are read."""
         return self.request.k > 0 and any(self.request.precision.scalar(self.request.alpha))
 
     @property
     def adds(self) -> bool:
-        """Whether C counts."""
+        """Whether C is read."""
         return any(self.request.precision.scalar(self.request.beta))
 
 
@@ -139,7 +139,7 @@ class Worker:
             self._transport.close()
         except BaseException as error:
             self._fail(error)
-        if self._failed is not None:  # others begin anew with what is no longer touched here
+        if self._failed is not None:  # others begin these tiles anew, as nothing here touches them any more
             self._job.schedule.lose(self._number, self._failed)
 
     def _overlapped(self) -> None:
@@ -156,14 +156,14 @@ class Worker:
                 self._wait_for(thread)
 
     def _fail(self, error: BaseException) -> None:
-        """Compute no more; nor do others, unless it is the device's fault and C is as it was."""
+        """Compute no more.  Others go on only where the device failed and C is as it was."""
         self._failed = self._failed or error
         spoiled = self._job.adds and (self._in_place or bool(self._written))
         if isinstance(error, BackendError) and not spoiled:
             self._job.schedule.retire(self._number)
         else:
             self._job.schedule.stop(error)
-        self._free.put(None)  # nobody waits for ever
+        self._free.put(None)  # so that nobody waits for ever
 
     def _wait_for(self, thread: threading.Thread) -> None:
         """Wait until a thread has ended, even if that is interrupted: it copies from our memory.
@@ -336,7 +336,7 @@ class Worker:
             self._end(begun)
 
     def _begin(self, place: Place, tile: Slot) -> Begun | None:
-        """Begin to copy a tile; None where nobody wants it, or it cannot be."""
+        """Begin to copy a tile; return None where the call has failed, or this does."""
         if not self._job.schedule.works(self._number):
             self._let_go(tile)  # a thread that waits for its room goes on, and ends
             return None
@@ -374,7 +374,7 @@ class Worker:
             self._fail(error)
 
     def _prove(self, place: Place, tile: Slot) -> None:
-        """Compute a tile anew of whose operands not all parts are right, by whole products."""
+        """Compute a tile anew, by whole products, where parts of its operands are not right."""
         from tilewright.serve.streamed.parts import are_right
 
         job = self._job
@@ -391,6 +391,6 @@ class Worker:
             self._multiply(task, tile, self._arriving(task), of_parts=False)
 
     def _let_go(self, tile: Slot) -> None:
-        """Let a tile's room be another one's."""
+        """Let another tile have this one's room."""
         if self._job.tiling.tiles:
             self._free.put(tile)
