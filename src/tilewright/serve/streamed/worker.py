@@ -139,7 +139,7 @@ class Worker:
             self._transport.close()
         except BaseException as error:
             self._fail(error)
-        if self._failed is not None:  # others begin these tiles anew, as nothing here touches them any more
+        if self._failed is not None:  # nothing here touches its tiles now: others begin them anew
             self._job.schedule.lose(self._number, self._failed)
 
     def _overlapped(self) -> None:
