@@ -118,8 +118,8 @@ class Product:
         rows = -(-m // 4) * 4
         made = self.room(planes * rows * n)
         self.run(
-            "multiply", of.model_launch, m, n, of.k, a, step_a, b, step_b, ld, made, rows * n, rows,
-            self.decision,
+            "multiply", of.model_launch, m, n, of.k, a, 0, step_a, b, 0, step_b, ld, made, rows * n,
+            rows, self.decision,
         )  # fmt: skip
         old = np.full((n, m), np.nan, self.a.dtype) if c is None else np.ascontiguousarray(c.T)
         memory = self.live.upload(old)

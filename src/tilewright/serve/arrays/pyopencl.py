@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -42,19 +43,22 @@ def empty_like(like: Any, shape: tuple[int, ...]) -> Any:
     OutOfMemoryError
         If the device has no room for it.
     """
-    queue = _queue(like)
-    try:
-        return pyopencl.array.empty(queue, shape, like.dtype)
-    except pyopencl.Error as problem:
-        too_large = problem.code == pyopencl.status_code.INVALID_BUFFER_SIZE
-        if not too_large and not isinstance(problem, pyopencl.MemoryError):
-            raise
-        sizes = " x ".join(map(str, shape))
-        raise OutOfMemoryError(
-            f"c would be {sizes} of {like.dtype}, more than {queue.device.name.strip()} gives at"
-            " once; multiply parts, or give NumPy arrays",
-            str(problem),
-        ) from None
+    queue, detail = _queue(like), ""
+    # NVIDIA's buffers take memory when they are used first, however large they are.
+    if math.prod(shape) * like.dtype.itemsize <= queue.device.global_mem_size:
+        try:
+            return pyopencl.array.empty(queue, shape, like.dtype)
+        except pyopencl.Error as problem:
+            too_large = problem.code == pyopencl.status_code.INVALID_BUFFER_SIZE
+            if not too_large and not isinstance(problem, pyopencl.MemoryError):
+                raise
+            detail = str(problem)
+    sizes = " x ".join(map(str, shape))
+    raise OutOfMemoryError(
+        f"c would be {sizes} of {like.dtype}, more than {queue.device.name.strip()} gives at"
+        " once; multiply parts, or give NumPy arrays",
+        detail,
+    )
 
 
 def _queue(x: Any) -> Any:
