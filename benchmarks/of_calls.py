@@ -424,7 +424,7 @@ def devices() -> str:
                 )
             ),
         ]
-        for row in rows("h200/devices")
+        for row in (*rows("h200/devices"), *rows("h200/devices_four"))
     ]  # fmt: skip
     head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
             "simulated", "link, GB/s", "call / the longer of links and kernel",
