@@ -27,7 +27,7 @@ html_copy_source = False
 html_show_sourcelink = False
 myst_heading_anchors = 3
 autodoc_default_options = {"members": True, "member-order": "bysource"}
-autodoc_mock_imports = ["cupy", "torch"]  # nobody should install them to read about them
+autodoc_mock_imports = ["cupy", "jax", "torch"]  # nobody should install them to read about them
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
 # Several floors have a class of one name, such as Resources; a page names its own.  Not every
