@@ -17,7 +17,7 @@ from tilewright.tuning.cluster import RemoteDevice
 
 
 def adopted(capsys, *options: str) -> dict:
-    assert run(["adopt", "--precisions", "s", "--json", *options]) == 0
+    assert run(["adopt", "--precision", "s", "--json", *options]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -51,8 +51,8 @@ def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monk
 
 
 def test_precisions_that_a_device_is_not_tuned_for_are_named(capsys) -> None:
-    assert run(["adopt", "--precisions", "s,int8", "--device", "opencl"]) == 2
-    assert "precisions='s,int8' has 'int8'; opencl:0 takes s, d" in capsys.readouterr().err
+    assert run(["adopt", "--precision", "s,int8", "--device", "opencl"]) == 2
+    assert "precision='s,int8' has 'int8'; opencl:0 takes s, d" in capsys.readouterr().err
 
 
 def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None:

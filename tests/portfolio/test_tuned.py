@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 import tilewright as tw
 from tests.portfolio.examples import H100, Hopper, costs, cubin_of, digest, kernel, write
@@ -135,11 +136,18 @@ def test_damaged_machine_code_is_left_out_and_compiled_when_it_serves():
     assert choose(live(), SQUARE).digest() == ""
 
 
-def test_a_damaged_portfolio_is_made_anew():
+def test_a_portfolio_that_cannot_be_read_is_set_aside_and_made_anew():
     keep_winner(live(), won())
-    (own_folder(KEY) / "s.json").write_text("{")
-    keep_winner(live(), won(SECOND, SMALL))
+    manifest = own_folder(KEY) / "s.json"
+    whole = manifest.read_text()
+    manifest.write_text("{")
+    with pytest.warns(UserWarning, match=r"s\.json is no portfolio.*it was moved to .*/s-unread-"):
+        keep_winner(live(), won(SECOND, SMALL))
     assert list(kernels()) == [SECOND]
+    (aside,) = own_folder(KEY).glob("s-unread-*")
+    assert (aside / "s.json").read_text() == "{"
+    (aside / "s.json").write_text(whole)
+    assert [one.config for one in read_portfolio(aside, "s").kernels] == [FIRST]
 
 
 def test_what_was_built_here_stays_with_its_costs_modes_and_sources():

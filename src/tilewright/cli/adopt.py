@@ -87,7 +87,7 @@ def command(
     ] = "15m",
     precisions: Annotated[
         str | None,
-        typer.Option("--precisions", help="Such as s,d; short: of tensor cores. All by default."),
+        typer.Option("--precision", help="Such as s,d; short: of tensor cores. All by default."),
     ] = None,
     afresh: Annotated[bool, typer.Option("--afresh", help="Do all pieces again.")] = False,
     cluster: Annotated[
@@ -138,7 +138,7 @@ def _wanted(live: LiveDevice, text: str | None) -> list[str]:
     chosen = able if text is None else [one.strip() for one in text.split(",")]
     for one in chosen:
         if one not in able:
-            raise ValueError(f"precisions={text!r} has {one!r}; {live.id} takes {', '.join(able)}")
+            raise ValueError(f"precision={text!r} has {one!r}; {live.id} takes {', '.join(able)}")
     return chosen
 
 

@@ -7,8 +7,11 @@ import functools
 import hashlib
 import importlib
 import inspect
+import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tilewright.backend import LiveDevice
@@ -82,7 +85,8 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
     with locked(folder / ".lock"):  # two tuners may end at once
         try:
             before = read_portfolio(folder, name)
-        except PortfolioError:  # none yet, or a damaged one, which is made anew
+        except PortfolioError as problem:
+            _set_aside(folder, name, problem)
             before = Portfolio(
                 name,
                 getattr(live, "arch", ""),
@@ -96,6 +100,17 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
         for code, cubin in codes:
             blocks.setdefault(code.block or code.digest[:16], []).append((code, cubin))
         return write_portfolio(folder, made, blocks)
+
+
+def _set_aside(folder: Path, name: str, problem: PortfolioError) -> None:
+    """Move a portfolio that cannot be read, as one of another version, to a folder beside it."""
+    manifest = folder / f"{name}.json"
+    if not manifest.exists():
+        return
+    to = Path(tempfile.mkdtemp(prefix=f"{name}-unread-", dir=folder))  # private to the user
+    for file in (*folder.glob(f"{name}-*.xz"), manifest):
+        file.rename(to / file.name)
+    warnings.warn(f"{problem}; it was moved to {to}, and a new one begun", stacklevel=2)
 
 
 def _with(
