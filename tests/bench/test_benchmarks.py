@@ -84,7 +84,7 @@ def test_warm_calls_are_compared_with_bare_enqueues(tmp_path, capsys, monkeypatc
     assert [row["size"] for row in found["results"] if "row_us" in row] == [[8] * 3, [24, 9, 17]]
     for row in found["results"]:
         # Which of the two is longer is for the benchmark to say: on a busy machine either may be.
-        assert row["us"] > 0 and row["least_us"] > 0
+        assert min(row["us"], row["least_us"]) > 0
 
 
 def test_linear_systems_are_compared_with_lapack(tmp_path, capsys, monkeypatch):
