@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.matmul import matmul
-    from tilewright.serve.rank_k.syrk import herk, syrk
     from tilewright.serve.residues.decision import CertificateError
     from tilewright.serve.split import Decision
+    from tilewright.serve.syrk import herk, syrk
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
@@ -45,7 +45,7 @@ _HOMES = {
     "devices": "tilewright.backend",
     "gemm": "tilewright.serve.gemm",
     "grouped_gemm": "tilewright.serve.batched.grouped",
-    "herk": "tilewright.serve.rank_k.syrk",
+    "herk": "tilewright.serve.syrk",
     "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.serve.linear",
     "lu_solve": "tilewright.serve.linear",
@@ -53,7 +53,7 @@ _HOMES = {
     "scaled_residual": "tilewright.serve.linear",
     "release": "tilewright.serve.arenas",
     "reload": "tilewright.portfolio.find",
-    "syrk": "tilewright.serve.rank_k.syrk",
+    "syrk": "tilewright.serve.syrk",
     "tune": "tilewright.portfolio.tuned",
 }
 

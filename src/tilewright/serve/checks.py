@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tilewright.precision import Precision, precision_of
+from tilewright.precision import PRECISIONS, Precision, precision_of
 from tilewright.text import shown
 
 __all__ = [
@@ -21,8 +20,8 @@ __all__ = [
     "limits_of",
     "loaded",
     "one_precision",
-    "pairs",
     "refuse_masked",
+    "scalars_of",
     "zero_pivot",
 ]
 
@@ -83,49 +82,6 @@ def one_precision(a: Any, b: Any, c: Any) -> Precision:
         raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
 
 
-@lru_cache(maxsize=2)
-def _small_pair(value: int) -> Any:
-    """Return a number that nobody changes as a pair: to make one takes 60 us."""
-    from tilewright.serve.double_double import DoubleDouble
-
-    return DoubleDouble(value)
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether a number, or a text of one, is neither infinite nor NaN, however large it is."""
-    if isinstance(value, np.ndarray):
-        value = value.item()
-    if isinstance(value, str | bytes):
-        return "n" not in str(value).lower()[-8:]  # of "inf", "infinity" and "nan"
-    try:
-        return bool(abs(value) < math.inf)
-    except TypeError:  # exact numbers that have no infinity to be compared with
-        return True
-
-
-def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
-    """Return scalars as double-double ones."""
-    from tilewright.serve.double_double import DoubleDouble
-
-    made = []
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if type(value) is int and value in (0, 1):  # as nearly all are
-            made.append(_small_pair(value))
-            continue
-        try:
-            pair = DoubleDouble(value)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        if pair.shape:
-            raise ValueError(f"{name} has shape {pair.shape}; give one number")
-        if not np.isfinite(pair.words).all() and _is_finite(value):
-            raise ValueError(
-                f"{name}={shown(value)} is beyond double-double; scale the arrays instead"
-            )
-        made.append(pair)
-    return made[0], made[1]
-
-
 def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -150,6 +106,34 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
             raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
     if c is None and beta != 0:
         raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
+
+
+def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]:
+    """Return alpha and beta as floats, or as integers of 32 bits.
+
+    Raises
+    ------
+    ValueError
+        If one is neither, or beta has no c to scale; the message names it.
+    """
+    if whole:
+        alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
+        if c is None and beta != 0:
+            raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+        return alpha, beta
+    check_scalars(alpha, beta, PRECISIONS["s"], c)
+    return complex(alpha).real, complex(beta).real
+
+
+def _integer(name: str, value: Any) -> int:
+    """Return a scalar as an int of 32 bits."""
+    try:
+        number = None if isinstance(value, complex | np.complexfloating) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != value or not -(2**31) <= number < 2**31:
+        raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
+    return number
 
 
 def limits_of(device: Any, host: Any) -> tuple[int | None, int | None] | None:

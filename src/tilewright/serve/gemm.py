@@ -15,17 +15,14 @@ from tilewright.serve.accuracy import (
     refuse_elsewhere,
     with_accuracy,
 )
+from tilewright.serve.arrays.adapters import adapter_of
 from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.checks import (
     check_given,
     check_scalars,
     first_limit,
-    kinds_of,
     limits_of,
-    loaded,
     one_precision,
-    pairs,
-    refuse_masked,
 )
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.narrow.types import is_narrow
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from tilewright.serve.residues.options import Residues
     from tilewright.serve.split import Decision
 
-__all__ = ["adapter_of", "adapter_on_cuda", "gemm"]
+__all__ = ["gemm"]
 
 # Bytes of the device's memory, and of the host's.
 _Limits = tuple[int | None, int | None]
@@ -204,7 +201,7 @@ def gemm(
             "max_device_memory": max_device_memory, "max_host_memory": max_host_memory,
             "max_workspace": max_workspace, "certify": certify,
         }  # fmt: skip
-        return gemm_then(epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
+        return gemm_then(gemm, epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
         from tilewright.serve.arrays.host_dlpack import through_numpy
 
@@ -252,8 +249,15 @@ def _narrow(
         raise ValueError(
             f"{first_limit(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
         )
+
+    def in_single(x: Any, y: Any, wide: Any, alpha: Any, beta: Any) -> Any:
+        return gemm(
+            x, y, wide, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b,
+            accuracy=accuracy, device=device,
+        )  # fmt: skip
+
     return narrow_gemm(
-        given, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
+        in_single, given, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
         invariant=accuracy == INVARIANT,
     )  # fmt: skip
 
@@ -283,7 +287,9 @@ def _wide(
     if report is not None:
         report.begin(accuracy)
     if precision.parts == 2:
-        alpha, beta = pairs(alpha, beta)
+        from tilewright.serve.arrays.double_double.scalars import pairs_of
+
+        alpha, beta = pairs_of(alpha, beta)
     batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
     if c is None:
@@ -300,61 +306,3 @@ def _wide(
             assert report is not None
             refuse_uncertified(report)
     return adapter.result(c)
-
-
-def adapter_of(a: Any, b: Any, c: Any) -> Any:
-    """Return what knows this kind of arrays: a module or object of a few functions.
-
-    ``view(name, x)`` and ``result(x)`` go between the caller's array and one that has
-    NumPy's ``shape`` and ``dtype``; ``empty_like(view, shape)`` makes a result;
-    ``run(request, device)`` multiplies.
-    """
-    given = [x for x in (a, b, c) if x is not None]
-    refuse_masked(*given)
-    if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
-        from tilewright.serve.arrays.double_double import double_double_arrays
-        from tilewright.serve.double_double import DoubleDouble
-
-        if not all(isinstance(x, DoubleDouble) for x in given):
-            raise TypeError("a, b and c must all be DoubleDouble; convert with DoubleDouble(x)")
-        return double_double_arrays(given)
-    if all(isinstance(x, np.ndarray) for x in given):
-        from tilewright.serve.arrays import numpy as on_numpy
-
-        return on_numpy
-    if all(type(x).__module__.startswith("pyopencl.array") for x in given):
-        from tilewright.serve.arrays import pyopencl as on_pyopencl
-
-        return on_pyopencl
-    found = adapter_on_cuda(*given)
-    if found is not None:
-        return found
-    if all(hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray) for x in given):
-        from tilewright.serve.arrays.dlpack import DLPackArrays
-
-        return DLPackArrays(a, b, c)
-    from tilewright.serve.arrays import sliced as on_sliced
-
-    if all(map(on_sliced.is_sliced, given)):
-        return on_sliced
-    for name, x in (("a", a), ("b", b), ("c", c)):
-        if isinstance(x, list | tuple | int | float | complex):
-            raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
-    raise TypeError(
-        f"a, b and c are {kinds_of(given)}; give NumPy arrays only, pyopencl arrays only,"
-        " or arrays on one CUDA device only"
-    )
-
-
-def adapter_on_cuda(*given: Any) -> Any:
-    """Return what knows CuPy's arrays, or PyTorch's on a CUDA device; None of any others."""
-    cupy, torch = loaded("cupy"), loaded("torch")
-    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy
-    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch
-    return None

@@ -27,9 +27,10 @@ from tilewright.precision import precision_of
 from tilewright.problem import Trans
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
+from tilewright.serve.arrays.adapters import adapter_on_cuda
 from tilewright.serve.checks import refuse_masked, zero_pivot
 from tilewright.serve.double_double import DoubleDouble
-from tilewright.serve.gemm import adapter_on_cuda, gemm
+from tilewright.serve.gemm import gemm
 from tilewright.text import shown
 
 __all__ = ["lu_factor", "lu_solve", "scaled_residual"]

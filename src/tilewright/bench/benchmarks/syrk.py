@@ -20,7 +20,7 @@ from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve.gemm import gemm
-from tilewright.serve.rank_k.syrk import herk, syrk
+from tilewright.serve.syrk import herk, syrk
 
 __all__ = ["BENCHMARK"]
 

@@ -35,10 +35,9 @@ from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
 from tilewright.serve.batched.one_launch import group_step
 from tilewright.serve.calls import keep, kept
-from tilewright.serve.checks import check_scalars, loaded
+from tilewright.serve.checks import check_scalars, loaded, scalars_of
 from tilewright.serve.kernels import ready_for_group
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space, member
-from tilewright.serve.narrow.serve import scalars_of
 from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
 from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.request import Placed, Request, column_major_call, strided

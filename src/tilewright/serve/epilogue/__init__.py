@@ -3,6 +3,5 @@
 ::
 
     serve.py    the public `Epilogue`, and gemm() with one
-    fused.py    by the tensor-core kernel itself
-    arrays.py   elsewhere: passes of the arrays' library over the product
+    arrays.py   where no tensor-core kernel applies it: passes of the arrays' library
 """

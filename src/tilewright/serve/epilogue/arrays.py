@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.checks import kinds_of, loaded
+from tilewright.serve.narrow.arrays import arrays_of
 from tilewright.serve.narrow.types import type_name
 from tilewright.serve.overlap import overlap
 
@@ -59,8 +60,6 @@ class Library:
 
     def arrays(self, a: Any, b: Any, c: Any) -> Any:
         """Return what products of short operands ask of the library."""
-        from tilewright.serve.narrow.arrays import arrays_of
-
         return arrays_of(a, b, c)
 
     def dtype(self, x: Any) -> Any:

@@ -10,14 +10,20 @@ of one b, whose rows follow each other, is one product with an epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backend import BackendError
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation
+from tilewright.precision import Precision, precision
 from tilewright.problem import Trans
+from tilewright.serve.arenas import enqueue
+from tilewright.serve.batched.arrange import meets_itself, shapes_of
+from tilewright.serve.calls import keep, kept
+from tilewright.serve.checks import check_scalars
 from tilewright.serve.epilogue.arrays import Library, library_of
 from tilewright.serve.narrow.types import (
     is_narrow,
@@ -26,10 +32,10 @@ from tilewright.serve.narrow.types import (
     type_name,
 )
 from tilewright.serve.overlap import overlaps_itself
+from tilewright.serve.plan import call_of
 from tilewright.text import shown
 
 if TYPE_CHECKING:
-    from tilewright.precision import Precision
     from tilewright.serve.narrow.calls import Call
 
 __all__ = ["Epilogue", "gemm_then"]
@@ -107,6 +113,7 @@ class Vectors:
 
 
 def gemm_then(
+    multiply: Callable[..., Any],
     epilogue: Epilogue,
     a: Any,
     b: Any,
@@ -120,15 +127,13 @@ def gemm_then(
 ) -> Any:
     """Return activation(alpha scale (op(a) op(b)) + beta c + bias); see `tilewright.gemm`.
 
-    `rest` has gemm's other arguments by name.
+    `multiply` is gemm, where a product comes first; `rest` has its other arguments by name.
 
     Raises
     ------
     ValueError, TypeError
         If an argument is wrong, or the arrays' library is none that epilogues are computed by.
     """
-    from tilewright.serve.batched.arrange import shapes_of
-
     if not isinstance(epilogue, Epilogue):
         raise TypeError(f"epilogue is a {type(epilogue).__name__}; give a tilewright.Epilogue")
     library = library_of(a, b, c)
@@ -150,7 +155,8 @@ def gemm_then(
         if batch and op_a == Trans.N and _is_one(library, a, b, c, vectors):
             rows = prod(batch) * m
             x, z = (None if y is None else y.reshape(rows, y.shape[-1]) for y in (a, c))
-            made = gemm_then(epilogue, x, b, z, alpha, beta, trans_a, trans_b, out_dtype, rest)
+            options = alpha, beta, trans_a, trans_b, out_dtype, rest
+            made = gemm_then(multiply, epilogue, x, b, z, *options)
             return made.reshape(shape) if c is None else c
         if (
             not batch
@@ -167,7 +173,9 @@ def gemm_then(
             made = _fused(library.arrays(a, b, c), call, a, b, c, vectors, key)
             if made is not None:
                 return made
-        return _behind(library, a, b, c, alpha, beta, shape, (op_a, op_b), out, vectors, rest)
+        return _behind(
+            multiply, library, a, b, c, alpha, beta, shape, (op_a, op_b), out, vectors, rest
+        )
 
 
 def _is_one(library: Library, a: Any, b: Any, c: Any, vectors: Vectors) -> bool:
@@ -188,10 +196,6 @@ def _check(
     library: Library, a: Any, b: Any, c: Any, alpha: Any, beta: Any, vectors: Vectors, out: str
 ) -> None:
     """Refuse what no product with such an epilogue is."""
-    from tilewright.precision import precision
-    from tilewright.serve.batched.arrange import meets_itself
-    from tilewright.serve.checks import check_scalars
-
     if out in _COMPLEX and vectors.activation:
         raise ValueError(
             f"activation={vectors.activation!r} is of real numbers, not {out}; leave it out"
@@ -224,10 +228,8 @@ def _fused(
 
     Where its arguments are the caller's own vectors, later calls with this key start its plan.
     """
-    from tilewright.backend import BackendError
-    from tilewright.serve.calls import keep
-    from tilewright.serve.epilogue.fused import Then
     from tilewright.serve.narrow.calls import on_arrays_device
+    from tilewright.serve.narrow.fused import Then
 
     out, bias = call.precision.result_name, vectors.bias
     narrow = bias is not None and type_name(bias.dtype) == out
@@ -273,10 +275,6 @@ def _again(
     beta: Any,
 ) -> Any:  # fmt: skip
     """Start the plan of an earlier call like this one; None where there is none."""
-    from tilewright.serve.arenas import enqueue
-    from tilewright.serve.calls import kept
-    from tilewright.serve.plan import call_of
-
     found: Kept | None = kept(key)
     vectors = epilogue.scale_a, epilogue.scale_b, epilogue.bias
     if found is None:
@@ -314,6 +312,7 @@ def _placed(library: Any, x: Any, kind: str) -> _Place:
 
 
 def _behind(
+    multiply: Callable[..., Any],
     library: Library,
     a: Any,
     b: Any,
@@ -327,8 +326,6 @@ def _behind(
     rest: dict[str, Any],
 ) -> Any:
     """Return the result by a product first."""
-    from tilewright.serve.gemm import gemm
-
     kind = type_name(a.dtype)
     wide = kind if kind in (*_FLOATS, *_COMPLEX) else "float32"
     if alpha == 0:  # neither a nor b is read
@@ -336,7 +333,7 @@ def _behind(
     else:
         asked = "float32" if is_narrow(a) and kind != "int8" else None
         trans_a, trans_b = operations
-        product = gemm(a, b, trans_a=trans_a, trans_b=trans_b, out_dtype=asked, **rest)
+        product = multiply(a, b, trans_a=trans_a, trans_b=trans_b, out_dtype=asked, **rest)
         v = library.cast(product, wide) * alpha
     if vectors.scale_a is not None:
         v = v * library.cast(vectors.scale_a, wide)[:, None]

@@ -7,4 +7,5 @@
     arrays.py     what a product needs of each library's arrays
     calls.py      calls that tensor cores serve, by where the arrays are
     products.py   their launches: copies of operands, and a tensor-core kernel
+    fused.py      those of a kernel that applies an epilogue
 """

@@ -20,6 +20,7 @@ from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow.products import Matrix, Product, repeated, steps
 from tilewright.serve.plan import Plan, call_of
+from tilewright.serve.request import strided
 from tilewright.serve.routes import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
-    from tilewright.serve.epilogue.fused import Then
     from tilewright.serve.narrow.arrays import Arrays
+    from tilewright.serve.narrow.fused import Then
     from tilewright.serve.rank_k.triangle import Triangle
 
     Told = Callable[[Any, Plan, bool], None]
@@ -166,7 +167,7 @@ def _laid_out(
     """Return a product's launches, and how they are to be repeated, in elements."""
     if product.then is None:
         return repeated(live, product, space, repeats)
-    from tilewright.serve.epilogue.fused import fused_steps
+    from tilewright.serve.narrow.fused import fused_steps
 
     return fused_steps(live, product, space), repeats
 
@@ -234,8 +235,6 @@ def _is_whole(view: View) -> bool:
 
 def _placed(target: View, matrix: Strided, *, rows_first: bool) -> tuple[bool, Operand] | None:
     """Return whether C is row-major, and C as column-major; None if BLAS could not take it."""
-    from tilewright.serve.request import strided
-
     size = target.dtype.itemsize
     layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)
     return None if layout is None else (layout[0], Operand(target.address, 0, layout[1]))

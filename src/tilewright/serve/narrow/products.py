@@ -101,7 +101,7 @@ class Product:
     c : Operand
         In elements of the result.
     then : Following, optional
-        What follows the product (`tilewright.serve.epilogue.fused`).
+        What follows the product (`tilewright.serve.narrow.fused`).
     triangle : Triangle, optional
         Which part of the result is computed, where that is not all.
     invariant : bool

@@ -8,15 +8,15 @@ cut where they would no longer be exact.  Either way results are rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
-from tilewright.precision import precision
 from tilewright.problem import Trans
-from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batched.arrange import meets_itself, shapes_of
+from tilewright.serve.checks import scalars_of
 from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow.types import results_of, short_precision, type_name
@@ -25,13 +25,17 @@ from tilewright.serve.overlap import overlaps_itself
 if TYPE_CHECKING:
     from tilewright.serve.rank_k.triangle import Triangle
 
-__all__ = ["narrow_gemm", "scalars_of"]
+__all__ = ["narrow_gemm"]
+
+InSingle = Callable[[Any, Any, Any, Any, Any], Any]
+"""Takes x, y, c, alpha and beta, arrays of float32; changes and returns c, or a new array."""
 
 # (-128)^2 is 2^14: so many products sum up to at most 2^24, which float32 holds exactly.
 _EXACT_K = 1024
 
 
 def narrow_gemm(
+    in_single: InSingle,
     a: Any,
     b: Any,
     c: Any,
@@ -47,6 +51,7 @@ def narrow_gemm(
 ) -> Any:
     """Return alpha op(a) op(b) + beta c; see `tilewright.gemm`.
 
+    Where no tensor cores serve, `in_single` multiplies float32 arrays as the caller's call asks.
     With a triangle that part of the result, b being a; with `invariant` bits do not depend on m.
 
     Raises
@@ -65,14 +70,16 @@ def narrow_gemm(
         "invariant": invariant,
     }
     if isinstance(library, ExportedArrays):
-        return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
+        return _exported(in_single, library, (a, b, c), alpha, beta, out_dtype, rest)
     out = _checked(library, a, b, c, out_dtype)
     made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
-    widened = _integers if out == "int32" else _floats
     try:
-        made = widened(library, a, b, c, alpha, beta, rest)
+        if out == "int32":
+            made = _integers(in_single, library, a, b, c, alpha, beta, rest)
+        else:
+            made = _floats(in_single, library, a, b, c, alpha, beta)
     except MemoryError:  # which tells of a result in float32
         raise MemoryError(
             f"a.dtype={a.dtype} is multiplied in float32 here, and there is no room for copies"
@@ -127,8 +134,8 @@ def _on_tensor_cores(
 
 
 def _exported(
-    library: ExportedArrays, given: tuple[Any, Any, Any], alpha: Any, beta: Any, out_dtype: Any,
-    rest: dict[str, Any],
+    in_single: InSingle, library: ExportedArrays, given: tuple[Any, Any, Any], alpha: Any,
+    beta: Any, out_dtype: Any, rest: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Return the product of DLPack arrays: in place on tensor cores, else through CuPy."""
     a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
@@ -146,27 +153,8 @@ def _exported(
         ) from None
     with library.adapter.on_stream(cupy, a.ordinal):
         x, y, z = (None if one is None else cupy.from_dlpack(one) for one in given)
-        made = narrow_gemm(x, y, z, alpha, beta, out_dtype=out_dtype, **rest)
+        made = narrow_gemm(in_single, x, y, z, alpha, beta, out_dtype=out_dtype, **rest)
     return made if given[2] is None else given[2]
-
-
-def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]:
-    """Return alpha and beta as floats, or as integers of 32 bits.
-
-    Raises
-    ------
-    ValueError
-        If one is neither, or beta has no c to scale; the message names it.
-    """
-    from tilewright.serve.checks import check_scalars
-
-    if whole:
-        alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
-        if c is None and beta != 0:
-            raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
-        return alpha, beta
-    check_scalars(alpha, beta, precision("s"), c)
-    return complex(alpha).real, complex(beta).real
 
 
 def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
@@ -184,34 +172,20 @@ def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
     return held
 
 
-def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
+def _floats(
+    in_single: InSingle, library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any
+) -> Any:
     """Return the result in float32."""
     wide = None if c is None else library.cast(c, "float32")
     if wide is c and c is not None:  # a cast to its own type may be no copy
         wide = c * 1
     x, y = library.cast(a, "float32"), library.cast(b, "float32")
-    return _product(x, y, wide, alpha, beta, **rest)
+    return in_single(x, y, wide, alpha, beta)
 
 
-def _product(
-    x: Any, y: Any, c: Any, alpha: Any, beta: Any, *, trans_a: Any, trans_b: Any, device: Any,
-    triangle: Triangle | None, invariant: bool,
-) -> Any:  # fmt: skip
-    """Return the product in single precision, or a triangle of it."""
-    if triangle is None:
-        from tilewright.serve.gemm import gemm
-
-        return gemm(
-            x, y, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=device,
-            accuracy=INVARIANT if invariant else "ieee",
-        )  # fmt: skip
-    from tilewright.serve.rank_k.syrk import syrk
-
-    uplo = "L" if triangle.lower else "U"
-    return syrk(x, c, alpha=alpha, beta=beta, trans=trans_a, uplo=uplo, device=device)
-
-
-def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
+def _integers(
+    in_single: InSingle, library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
+) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
     alpha, beta = scalars_of(alpha, beta, c, whole=True)
     op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
@@ -222,7 +196,7 @@ def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, re
         part = slice(start, start + _EXACT_K)
         x = library.cast(a[..., part, :] if across_a else a[..., part], "float32")
         y = library.cast(b[..., part] if across_b else b[..., part, :], "float32")
-        piece = library.cast(_product(x, y, None, 1, 0, **rest), "int64")
+        piece = library.cast(in_single(x, y, None, 1, 0), "int64")
         total = piece if total is None else total + piece
     assert total is not None
     made, triangle = total * alpha, rest["triangle"]
@@ -235,14 +209,3 @@ def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, re
         made, kept = (library.triangle(x, lower=triangle.lower) for x in (made, old))
         made = made + old - kept
     return library.cast(made, "int32")
-
-
-def _integer(name: str, value: Any) -> int:
-    """Return a scalar as an int of 32 bits."""
-    try:
-        number = None if isinstance(value, complex | np.complexfloating) else int(value)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None or number != value or not -(2**31) <= number < 2**31:
-        raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
-    return number

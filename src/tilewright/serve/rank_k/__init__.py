@@ -2,7 +2,6 @@
 
 ::
 
-    syrk.py       the public calls
     triangle.py   which part of a result is computed, cut into blocks that are products
     lay_out.py    their launches on a device
     host.py       NumPy's own BLAS in their place

@@ -1,4 +1,4 @@
-"""`tilewright.DoubleDouble`: arrays of numbers that are the sum of two doubles."""
+"""`tilewright.DoubleDouble`: arrays of numbers that are the sum of two doubles; @ is gemm()."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.double_double.convert import DIGITS, rational_of, text_of
+from tilewright.serve.arrays.double_double.entry import floats
+from tilewright.serve.arrays.double_double.pairs import Pairs
 from tilewright.serve.checks import refuse_masked
-from tilewright.serve.double_double.entry import floats
-from tilewright.serve.double_double.operators import Operators
+from tilewright.serve.matmul import matmul
 
 __all__ = ["DoubleDouble"]
 
 
-class DoubleDouble(Operators):
+class DoubleDouble(Pairs):
     """An array of double-double numbers, about 32 decimal digits each.
 
     Parameters
@@ -52,9 +53,6 @@ class DoubleDouble(Operators):
     `tilewright.double_double.arithmetic`.  Where a result is not finite it is IEEE's.
     """
 
-    __array_ufunc__ = None  # NumPy's arrays leave mixed operations to this class
-    __hash__ = None  # type: ignore[assignment]  # equality is element by element
-
     @classmethod
     def from_float64(cls, x: Any) -> Self:
         """Return float64 or complex128 numbers as they are."""
@@ -81,6 +79,19 @@ class DoubleDouble(Operators):
     def from_flint(cls, x: Any) -> Self:
         """Return the pairs nearest to python-flint's numbers or (midpoints of) a matrix."""
         return cls(x)
+
+    def __matmul__(self, other: Any) -> Self:
+        """Return the product of matrices by `tilewright.gemm`; vectors are columns or rows."""
+        a, b = self, self._like(other)
+        if a.is_complex != b.is_complex:
+            a, b = (x._made(x._as(True)) for x in (a, b))
+        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
+            raise ValueError(f"@ takes matrices and vectors, not shapes {a.shape} and {b.shape}")
+        made: Self = matmul(a, b)
+        return made
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self._like(other) @ self
 
     def to_float64(self) -> Any:
         """Return the nearest doubles: the high words."""

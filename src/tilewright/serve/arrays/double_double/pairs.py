@@ -10,13 +10,13 @@ import numpy as np
 from tilewright.double_double import add, divide, multiply, root
 from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.double_double.convert import DIGITS, text_of
-from tilewright.serve.double_double.storage import Storage
+from tilewright.serve.arrays.double_double.storage import Storage
 
-__all__ = ["Operators"]
+__all__ = ["Pairs"]
 
 
-class Operators(Storage):
-    """What `DoubleDouble` computes: + - * / and comparisons with broadcasting, and norms.
+class Pairs(Storage):
+    """Numbers of double-double: + - * / and comparisons with broadcasting, and norms.
 
     The other operand may be anything that `DoubleDouble` takes.  Bounds on errors are in
     `tilewright.double_double.arithmetic`; a complex product or quotient is made of real
@@ -58,25 +58,6 @@ class Operators(Storage):
 
     def __rtruediv__(self, other: Any) -> Self:
         return self._made(_quotient(*self._both(other)[::-1]))
-
-    def __matmul__(self, other: Any) -> Self:
-        """Return the product of matrices by `tilewright.gemm`; vectors are columns or rows."""
-        from tilewright.serve.gemm import gemm
-
-        a, b = self, self._like(other)
-        if a.is_complex != b.is_complex:
-            a, b = (x._made(x._as(True)) for x in (a, b))
-        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
-            raise ValueError(f"@ takes matrices and vectors, not shapes {a.shape} and {b.shape}")
-        left = a if a.ndim == 2 else a[None, :]
-        right = b if b.ndim == 2 else b[:, None]
-        whole: Self = gemm(left, right)
-        if b.ndim == 1:
-            whole = whole[:, 0]
-        return whole if a.ndim == 2 else whole[0]
-
-    def __rmatmul__(self, other: Any) -> Self:
-        return self._like(other) @ self
 
     # -- comparison ------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import numpy as np
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import arithmetic_of, refuse_contract, with_accuracy
+from tilewright.serve.arrays.adapters import adapter_of
 from tilewright.serve.batched.arrange import shapes_of
-from tilewright.serve.checks import check_given, check_scalars, one_precision, pairs
-from tilewright.serve.gemm import adapter_of
+from tilewright.serve.checks import check_given, check_scalars, one_precision
 from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.rank_k.triangle import Triangle
 from tilewright.serve.request import Request
@@ -139,8 +139,12 @@ def _update(
 
         refuse_contract(accuracy, None)
         part = Triangle(triangle.lower, filled=triangle.filled)  # of real numbers
+
+        def in_single(x: Any, _: Any, wide: Any, alpha: Any, beta: Any) -> Any:
+            return syrk(x, wide, alpha=alpha, beta=beta, trans=op_a, uplo=side, device=device)
+
         return narrow_gemm(
-            given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=part
+            in_single, given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=part
         )
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for arrays of 8 and 16 bits")
@@ -162,7 +166,9 @@ def _wide(
     precision = with_accuracy(one_precision(a, a, c), accuracy)
     _check_operation(op_a, precision.is_complex, hermitian)
     if precision.parts == 2:
-        alpha, beta = pairs(alpha, beta)
+        from tilewright.serve.arrays.double_double.scalars import pairs_of
+
+        alpha, beta = pairs_of(alpha, beta)
     _, n, _, k = shapes_of(a, a, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
     if hermitian:

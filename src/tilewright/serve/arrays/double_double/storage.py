@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.precision import DOUBLE_DOUBLE
-from tilewright.serve.double_double.entry import of_pairs, side_by_side, words_of
+from tilewright.serve.arrays.double_double.entry import of_pairs, side_by_side, words_of
 
 __all__ = ["Storage"]
 

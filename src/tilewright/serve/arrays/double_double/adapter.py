@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.serve.arrays.double_double.storage import Storage
 from tilewright.serve.checks import loaded
-from tilewright.serve.double_double import DoubleDouble
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -15,22 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["double_double_arrays"]
 
 
-def double_double_arrays(given: list[DoubleDouble]) -> Any:
-    """Return what `gemm` asks of these arrays; see `tilewright.serve.gemm.adapter_of`.
+def double_double_arrays(given: list[Any]) -> Any:
+    """Return what `gemm` asks of these arrays; see `tilewright.serve.arrays.adapters.adapter_of`.
 
     Raises
     ------
     TypeError
-        If their words are not all of one kind, or of none known here.
+        If they are not all double-double, or their words not all of one kind that is known here.
     """
+    if not all(isinstance(x, Storage) for x in given):
+        raise TypeError("a, b and c must all be DoubleDouble; convert with DoubleDouble(x)")
+    of = type(given[0])
     kinds = {type(x.words) for x in given}
     cupy = loaded("cupy")
     if kinds == {np.ndarray}:
-        return _OnNumPy()
+        return _OnNumPy(of)
     if cupy is not None and kinds == {cupy.ndarray}:
-        return _OnCuPy()
+        return _OnCuPy(of)
     if len(kinds) == 1 and next(iter(kinds)).__module__.startswith("pyopencl.array"):
-        return _OnPyOpenCL()
+        return _OnPyOpenCL(of)
     names = ", ".join(sorted(f"{kind.__module__}.{kind.__name__}" for kind in kinds))
     raise TypeError(
         f"words of a, b and c are {names}; give NumPy's only, CuPy's only or pyopencl's only"
@@ -40,10 +43,11 @@ def double_double_arrays(given: list[DoubleDouble]) -> Any:
 class _OnNumPy:
     """Words in NumPy's memory: structured arrays from here on."""
 
-    def __init__(self) -> None:
-        self._result: DoubleDouble | None = None
+    def __init__(self, of: type[Storage]) -> None:
+        self._of = of
+        self._result: Storage | None = None
 
-    def view(self, name: str, x: DoubleDouble) -> Any:
+    def view(self, name: str, x: Storage) -> Any:
         if x.size and tuple(x.words.strides[x.ndim :]) != ((16, 8) if x.is_complex else (8,)):
             raise ValueError(f"{name}.words do not lie side by side; give {name}.copy()")
         if name == "c":
@@ -53,9 +57,9 @@ class _OnNumPy:
     def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         is_complex = like.dtype.names == ("re", "im")
         words = self._words(like, (*shape, 2, 2) if is_complex else (*shape, 2))
-        return self.view("c", DoubleDouble.of_words(words, is_complex))
+        return self.view("c", self._of.of_words(words, is_complex))
 
-    def result(self, _: Any) -> DoubleDouble:
+    def result(self, _: Any) -> Storage:
         assert self._result is not None
         return self._result
 
@@ -64,7 +68,7 @@ class _OnNumPy:
 
         on_numpy.run(request, device)
 
-    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+    def _elements(self, x: Storage, words: Any) -> Any:
         """Return an array's elements as the adapter of its words' library has them."""
         if not x.size:
             return np.empty(x.shape, x.dtype)
@@ -86,7 +90,7 @@ class _OnCuPy(_OnNumPy):
 
         on_device.run(request, device, on_cupy.stream_of, on_cupy.memory)
 
-    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+    def _elements(self, x: Storage, words: Any) -> Any:
         from tilewright.serve.arrays.device import View
 
         strides, ordinal = words.strides[: x.ndim], words.data.device_id
@@ -107,7 +111,7 @@ class _OnPyOpenCL(_OnNumPy):
 
         on_pyopencl.run(request, device)  # words and views of them have one list of events
 
-    def _elements(self, x: DoubleDouble, words: Any) -> Any:
+    def _elements(self, x: Storage, words: Any) -> Any:
         import pyopencl.array
 
         return pyopencl.array.Array(
