@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -114,6 +115,33 @@ def test_integers_become_floats() -> None:
     got = tw.gemm(a, b, epilogue=then)
     assert got.dtype == np.float32
     assert is_close(got, reference(a, b, None, 1, 0, then), "float32")
+
+
+@pytest.mark.parametrize("two", [2, 2 + 0j, np.complex64(2), np.float64(2), np.array(2), Fraction(2)])
+def test_scalars_of_any_kind_scale_real_arrays(two: Any) -> None:
+    a, then = np.float32([[1, -np.inf], [1, 3]]), tw.Epilogue(activation="gelu_tanh")
+    plain = tw.gemm(a, a, a.copy(), alpha=2, beta=2, epilogue=then)
+    assert np.array_equal(tw.gemm(a, a, a.copy(), alpha=two, beta=two, epilogue=then), plain, True)
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_real_factors_leave_infinity_to_its_own_part(name: str) -> None:
+    a, b = np.array([[np.inf], [1]], name), np.array([[1 - 1j, 2 + 3j]], name)
+    two = np.full(2, 2, a.real.dtype)
+    then = tw.Epilogue(scale_a=two, scale_b=two)
+    for alpha in (2, 2 + 0j):
+        got = tw.gemm(a, b, np.ones((2, 2), name), alpha=alpha, beta=1, epilogue=then)
+        assert np.array_equal(got.real, [[np.inf, np.inf], [9, 17]])
+        assert np.array_equal(got.imag, [[-np.inf, np.inf], [-8, 24]])
+
+
+def test_arithmetic_raises_nothing_where_numpy_would() -> None:
+    a, b = np.float16([[np.inf, 0]]), np.float16([[-1], [0]])
+    then = tw.Epilogue(np.float32([np.inf]), "gelu")
+    with np.errstate(all="raise"):
+        assert np.isnan(tw.gemm(a, b, epilogue=then)).all()
+        assert tw.gemm(a[:, 1:], b[:1], beta=2.0**-20, c=np.float16([[2.0**-24]])) == 0
+        assert tw.gemm(b[:1], b[:1], epilogue=tw.Epilogue(scale_a=np.float32([1e-9]))) == 0
 
 
 def test_operands_of_nothing_are_not_read() -> None:

@@ -82,6 +82,12 @@ class Library:
         with self.beside(like):
             return self.module.zeros(shape, name)
 
+    def joined(self, real: Any, imag: Any) -> Any:
+        """Return the complex numbers that have these parts."""
+        made = self.module.empty(real.shape, "c16" if real.dtype.itemsize == 8 else "c8")
+        made.real, made.imag = real, imag
+        return made
+
     def is_dense(self, x: Any) -> bool:
         """Whether an array's rows follow each other in memory."""
         return bool(x.flags.c_contiguous)
@@ -89,13 +95,12 @@ class Library:
     def activated(self, v: Any, activation: str | None) -> Any:
         """Return an activation of each element."""
         xp = self.module
-        with np.errstate(over="ignore", invalid="ignore"):
-            if activation == "relu":
-                return xp.where(v < 0, v.dtype.type(0), v)
-            if activation == "gelu":
-                return v * 0.5 * (1 + self.erf(v * math.sqrt(0.5)))
-            if activation == "gelu_tanh":
-                return v * 0.5 * (1 + xp.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v * v * v)))
+        if activation == "relu":
+            return xp.where(v < 0, v.dtype.type(0), v)
+        if activation == "gelu":
+            return v * 0.5 * (1 + self.erf(v * math.sqrt(0.5)))
+        if activation == "gelu_tanh":
+            return v * 0.5 * (1 + xp.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v * v * v)))
         return v
 
     def erf(self, x: Any) -> Any:
@@ -147,6 +152,9 @@ class Torch(Library):
 
     def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         return self.module.zeros(shape, dtype=getattr(self.module, name), device=like.device)
+
+    def joined(self, real: Any, imag: Any) -> Any:
+        return self.module.complex(real, imag)
 
     def is_dense(self, x: Any) -> bool:
         return bool(x.is_contiguous())

@@ -15,6 +15,8 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilewright.backend import BackendError
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation
@@ -148,6 +150,7 @@ def gemm_then(
     out = _out(library, a, c, out_dtype)
     vectors = _vectors(library, epilogue, m, n, out)
     _check(library, a, b, c, alpha, beta, vectors, out)
+    alpha, beta = _number(alpha), _number(beta)
     shape = (*batch, m, n)
     with library.beside(a):
         if 0 in shape:
@@ -334,21 +337,42 @@ def _behind(
         asked = "float32" if is_narrow(a) and kind != "int8" else None
         trans_a, trans_b = operations
         product = multiply(a, b, trans_a=trans_a, trans_b=trans_b, out_dtype=asked, **rest)
-        v = library.cast(product, wide) * alpha
-    if vectors.scale_a is not None:
-        v = v * library.cast(vectors.scale_a, wide)[:, None]
-    if vectors.scale_b is not None:
-        v = v * library.cast(vectors.scale_b, wide)
-    if beta != 0:
-        v = v + library.cast(c, wide) * beta
-    if vectors.bias is not None:
-        bias = library.cast(vectors.bias, wide)
-        v = v + (bias[:, None] if vectors.bias_of_rows else bias)
-    v = library.activated(v, vectors.activation)
+        v = library.cast(product, wide)
+    with np.errstate(all="ignore"):  # Inf and NaN are results
+        v = v if alpha == 0 else _times(library, v, alpha)
+        if vectors.scale_a is not None:
+            v = _times(library, v, vectors.scale_a[:, None])
+        if vectors.scale_b is not None:
+            v = _times(library, v, vectors.scale_b)
+        if beta != 0:
+            v = v + _times(library, library.cast(c, wide), beta)
+        if vectors.bias is not None:
+            bias = library.cast(vectors.bias, wide)
+            v = v + (bias[:, None] if vectors.bias_of_rows else bias)
+        v = library.activated(v, vectors.activation)
     if c is None:
         return library.cast(v, out)
     library.put(c, v)
     return c
+
+
+def _number(scalar: Any) -> complex:
+    """Return a checked scalar as Python's number, a complex one only where it has to be."""
+    number = complex(scalar)
+    return number if number.imag else number.real
+
+
+def _times(library: Library, v: Any, factor: Any) -> Any:
+    """Return v times a number or a vector, in v's type.
+
+    Real ones multiply both parts of complex numbers, as BLAS's kernels do: (inf + 0i) (2 + 0i) is
+    no number.
+    """
+    is_vector, of_v = hasattr(factor, "dtype"), type_name(v.dtype)
+    of_factor = type_name(factor.dtype) if is_vector else type(factor).__name__
+    if of_v in _COMPLEX and not of_factor.startswith("complex"):
+        return library.joined(v.real * factor, v.imag * factor)
+    return v * (library.cast(factor, of_v) if is_vector else factor)
 
 
 def _out(library: Library, a: Any, c: Any, out_dtype: Any) -> str:

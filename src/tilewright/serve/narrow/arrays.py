@@ -63,11 +63,11 @@ class _NumPyLike:
         self._module = module
 
     def cast(self, x: Any, name: str) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):  # infinity and wrapping are meant
+        with np.errstate(all="ignore"):  # rounding, infinity and wrapping are meant
             return x.astype(dtype_of(name) if isinstance(x, np.ndarray) else name)
 
     def put(self, c: Any, values: Any) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             c[...] = values.astype(c.dtype)
 
     def triangle(self, x: Any, *, lower: bool) -> Any:
