@@ -79,7 +79,7 @@ def command(
     tell(f"\n2. What can be tuned for {problem}")
     if not json:
         _show_space(problem, live)
-    tell("3. Tuning")
+    tell("\n3. Tuning")
     with alone_on(live, "tilewright quickstart"):
         peak = measured_peak(live, problem.precision)
         tuned = _tune(problem, live, seconds, peak, json=json)

@@ -225,7 +225,7 @@ def describe(result: TuningResult, peak: float | None) -> None:
         say(f"started from {result.resumed} stored results")
     fate = f"{result.failed} failed (see: tilewright db list --failed)"
     if not result.failed:
-        fate = "all right"
+        fate = "none failed"
     say(
         f"{result.tried} candidates in {result.search_seconds:.0f} s"
         f" ({result.candidates_per_second:.1f} a second), {fate};"
@@ -239,8 +239,8 @@ def describe(result: TuningResult, peak: float | None) -> None:
     if peak is not None and not winner.problem.precision.is_short:
         share = f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
     say(
-        f"winner for {winner.problem}: {gigaflops(speed)};{share} every check passed, eta"
-        f" {winner.error:.1e}"
+        f"winner for {winner.problem}: {gigaflops(speed)};{share} every check passed,"
+        f" largest error {winner.error:.1e} |A||B|"
     )
     for line in result.noise:
         say(f"  noisy: {line}")

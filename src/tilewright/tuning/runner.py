@@ -71,6 +71,8 @@ class Spent:
     ----------
     workers, devices : int
         Processes that prepare; devices, each with one more that times.
+    exclusive : bool
+        Whether those that prepare check as well, before any of that is timed.
     wall : float
         Of the search.
     compiling, checking, timing, kernels : float
@@ -80,6 +82,7 @@ class Spent:
 
     workers: int
     devices: int = 1
+    exclusive: bool = False
     wall: float = 0.0
     compiling: float = 0.0
     checking: float = 0.0
@@ -95,10 +98,12 @@ class Spent:
         def share(seconds: float, processes: int = 1) -> str:
             return f"{100 * seconds / max(self.wall * processes, 1e-9):.0f} %"
 
+        checked = f"checked {share(self.checking, (self.devices, self.workers)[self.exclusive])}"
         return (
-            f"{self.workers} processes compiled {share(self.compiling, self.workers)} of the time;"
-            f" the device's checked {share(self.checking, self.devices)}, timed"
-            f" {share(self.timing, self.devices)}; kernels ran {share(self.kernels, self.devices)}"
+            f"{self.workers} processes compiled {share(self.compiling, self.workers)} of the time"
+            + (f" and {checked}; the device's" if self.exclusive else f"; the device's {checked},")
+            + f" timed {share(self.timing, self.devices)};"
+            f" kernels ran {share(self.kernels, self.devices)}"
         )
 
 
@@ -154,7 +159,7 @@ class Runner:
         # enough that the strategy learns soon.
         many = exclusive or request.get("forecast")
         self._batch = (4 if many else 1) * len(self._preparers)
-        self.spent = Spent(len(self._preparers), len(self._timers))
+        self.spent = Spent(len(self._preparers), len(self._timers), exclusive)
         self.places: dict[str, int] = {}  # candidates by where they ran, on a cluster
         self.best_ns: int | None = None
         self.outside: float | None = None  # share of the cores that others had during the race

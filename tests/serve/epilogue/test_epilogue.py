@@ -117,7 +117,9 @@ def test_integers_become_floats() -> None:
     assert is_close(got, reference(a, b, None, 1, 0, then), "float32")
 
 
-@pytest.mark.parametrize("two", [2, 2 + 0j, np.complex64(2), np.float64(2), np.array(2), Fraction(2)])
+@pytest.mark.parametrize(
+    "two", [2, 2 + 0j, np.complex64(2), np.float64(2), np.array(2), Fraction(2)]
+)
 def test_scalars_of_any_kind_scale_real_arrays(two: Any) -> None:
     a, then = np.float32([[1, -np.inf], [1, 3]]), tw.Epilogue(activation="gelu_tanh")
     plain = tw.gemm(a, a, a.copy(), alpha=2, beta=2, epilogue=then)
