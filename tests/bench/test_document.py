@@ -58,9 +58,9 @@ def test_the_command_writes_one_file_that_tells_everything(tmp_path, capsys):
         (["--size", "8:"], 2, "size='8:'"),
         (["--cache", "tepid"], 2, "cache='tepid'"),
         (["--tune", "soon"], 2, "tune='soon'"),
-        (["--resume", "nowhere/x.json"], 2, "output='nowhere/x.json'"),
+        (["--resume", "nowhere/x.json"], 1, "nowhere/x.json is in no directory"),
         (["--profile"], 1, "--profile counts on CUDA devices"),
-        (["--trace", "nowhere/t.json"], 2, "trace='nowhere/t.json'"),
+        (["--trace", "nowhere/t.json"], 1, "nowhere/t.json is in no directory"),
     ],
 )
 def test_wrong_usage_is_one_line(capsys, arguments, status, message):

@@ -190,6 +190,25 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        "bench", "bench calls", "bench strategies a.npy", "bench pruning a.npy",
+        "ladder", "microbench", "devices --probe", "multiply a.npy b.npy", "solve", "report",
+        "quickstart --report", "inspect default", "db export", "db reproduce 1", "space --trace",
+        "portfolio measure s", "portfolio verify",
+    ],
+)  # fmt: skip
+def test_what_a_command_did_not_write_is_not_replaced(files, capsys, arguments):
+    notes = Path("notes.toml")
+    notes.write_text("{my notes}")
+    words = arguments.split()
+    names = [] if words[-1].startswith("--") and words[-1] != "--probe" else ["-o"]
+    assert run([*words, *names, "notes.toml"]) == 2
+    assert "='notes.toml' holds something else than this command writes" in capsys.readouterr().err
+    assert notes.read_text() == "{my notes}"
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["tune", "--size", "big", "--json"], 2, "size='big' is not a size"),

@@ -23,7 +23,7 @@ from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.record import device_record
 from tilewright.bench.sweep import Method
-from tilewright.paths import write_atomically, write_json
+from tilewright.paths import check_writable, write_atomically, write_json
 
 __all__ = ["COLUMNS", "Document", "csv_rows", "find_row", "is_complete", "options_record"]
 
@@ -67,9 +67,6 @@ class Document:
         self, environment: dict[str, Any], paths: Sequence[Path] = (), benchmark: str = ""
     ) -> None:
         self.paths = list(dict.fromkeys(paths))
-        for path in self.paths:
-            if path.is_dir() or not path.absolute().parent.is_dir():
-                raise ValueError(f"output={str(path)!r} is no file in a directory that is there")
         named = {"benchmark": benchmark} if benchmark else {}
         self.plain: dict[str, Any] = {**named, "environment": environment, "devices": []}
 
@@ -98,6 +95,7 @@ class Document:
         """
         if _is_csv(path):
             raise ValueError(f"resume={str(path)!r} is CSV; resume from JSON, write CSV with -o")
+        check_writable(path)
         if not path.exists():
             return 0
         earlier = _loaded(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.bench_group import BenchmarkGroup
-from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, say
+from tilewright.cli.output import PRECISIONS, RESULTS, JsonOption, emit_json, output_option, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -72,7 +72,7 @@ def command(
         bool, typer.Option("--profile", help="Collect Nsight Compute's counters, too.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write: .csv, else JSON.")
+        Path | None, output_option("File to write: .csv, else JSON.", RESULTS)
     ] = None,
     resume: Annotated[
         Path | None,

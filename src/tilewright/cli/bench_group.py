@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, say
+from tilewright.cli.output import (
+    RESULTS,
+    DeviceOption,
+    JsonOption,
+    emit_json,
+    emit_lines,
+    output_option,
+    say,
+)
 from tilewright.cli.trace_option import traced_command
 
 if TYPE_CHECKING:
@@ -23,9 +31,7 @@ __all__ = ["BenchmarkGroup"]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", help="Begin nothing more after so long: 90s, 10m.")
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", help="File to write: .csv, else JSON.")
-]
+OutputOption = Annotated[Path | None, output_option("File to write: .csv, else JSON.", RESULTS)]
 
 # What a benchmark may read, by the names of `Benchmark.options`.
 _READ: dict[str, Any] = {

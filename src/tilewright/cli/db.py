@@ -17,7 +17,7 @@ from tilewright.cli.db_view import (
     show_summaries,
     summary_facts,
 )
-from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, parse_trans, say
+from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, output_option, parse_trans, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def show(id: IdArgument, store: StoreOption = None, json: JsonOption = False) ->
 @app.command("export")
 def export(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")
+        Path | None,
+        output_option("File to write; else standard output.", rb'\{\s*"schema_version"'),
     ] = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
@@ -188,7 +189,7 @@ def reproduce(
     id: IdArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; reproduce_ID.py by default."),
+        output_option("File to write; reproduce_ID.py by default.", rb".*Run it as\s+python "),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,

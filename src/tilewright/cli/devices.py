@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, say
+from tilewright.cli.output import (
+    DeviceOption,
+    JsonOption,
+    emit_json,
+    emit_lines,
+    output_option,
+    say,
+)
 
 __all__ = ["command"]
 
@@ -22,7 +29,7 @@ def command(
         float, typer.Option("--seconds", min=1.0, help="What --probe may take.")
     ] = 50.0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="What --probe writes; stdout without.")
+        Path | None, output_option("What --probe writes; stdout without.", rb"name = .*\[numbers\]")
     ] = None,
     json: JsonOption = False,
 ) -> None:

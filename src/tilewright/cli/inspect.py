@@ -16,9 +16,10 @@ from tilewright.cli.output import (
     JsonOption,
     emit_json,
     emit_lines,
+    output_option,
     say,
 )
-from tilewright.paths import check_writable, write_atomically
+from tilewright.paths import write_atomically
 
 if TYPE_CHECKING:
     from tilewright.sass import Inspection, Loop
@@ -73,7 +74,7 @@ def command(
         str | None, typer.Option("--arch", help="Compile a config for it; sm_90a by default.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep a config's cubin in this file.")
+        Path | None, output_option("Keep a config's cubin in this file.", rb"\x7fELF")
     ] = None,
     store: Annotated[
         Path | None, typer.Option("--store", help="The store's file; your own by default.")
@@ -93,8 +94,6 @@ def command(
         "arithmetic": None if arithmetic == "ieee" else arithmetic,
         "output": output, "store": store,
     }  # fmt: skip
-    if output is not None:
-        check_writable(output)
     for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None, "diff": before}
     if is_cubin(what):
         _refuse(for_configs, "a config", f"{what} is compiled already")

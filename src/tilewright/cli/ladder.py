@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, gigaflops, say
+from tilewright.cli.output import (
+    RESULTS,
+    DeviceOption,
+    JsonOption,
+    emit_json,
+    emit_lines,
+    gigaflops,
+    output_option,
+    say,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -53,7 +62,7 @@ def command(
     budget: Annotated[
         str | None, typer.Option("--budget", help="Begin no further size after so long.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[Path | None, output_option("JSON file.", RESULTS)] = None,
     json: JsonOption = False,
 ) -> None:
     """Climb the kernel ladder: kernels of one idea each, beside the vendor's library."""
@@ -63,7 +72,7 @@ def command(
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sizes import parse_sizes
     from tilewright.bench.sweep import Method
-    from tilewright.paths import check_writable, write_json
+    from tilewright.paths import write_json
     from tilewright.tuning.alone import alone_on
     from tilewright.tuning.room import check_memory
     from tilewright.tuning.tuner import seconds_of
@@ -72,8 +81,6 @@ def command(
         raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(_LADDERS)}")
     if tune is not None and kind != "simt":
         raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladders have no tuned rung")
-    if output is not None:
-        check_writable(output)
     live = find_device(device)
     seconds = math.inf if budget is None else seconds_of(budget)
     if tune is not None:

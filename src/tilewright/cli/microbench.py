@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, plain, say
+from tilewright.cli.output import (
+    EXPERIMENTS,
+    DeviceOption,
+    JsonOption,
+    emit_json,
+    emit_lines,
+    output_option,
+    plain,
+    say,
+)
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -28,16 +37,13 @@ def command(
     seconds: Annotated[
         float, typer.Option("--seconds", min=1.0, help="For all experiments together.")
     ] = 60.0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    output: Annotated[Path | None, output_option("JSON file.", EXPERIMENTS)] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure a device: bandwidths, links, clock and power, rates of instructions."""
     from tilewright.backend import device as find_device
     from tilewright.microbench.session import fitting
-    from tilewright.paths import check_writable
 
-    if output is not None:
-        check_writable(output)
     live = find_device(device)
     chosen = fitting(live, experiment or ())
     document = measure(live, chosen, seconds, output, quiet=json)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from tilewright.cli.output import (
+    MATRICES,
     PRECISIONS,
     DevicesOption,
     JsonOption,
     TransOption,
     emit_json,
     gigaflops,
+    output_option,
     parse_devices,
     parse_trans,
     say,
@@ -36,7 +38,7 @@ _LEAST_MAPPED = 32 << 20
 def command(
     a: Annotated[Path, typer.Argument(help="A, .npy; or .npz, double-double.")],
     b: Annotated[Path, typer.Argument(help="B, a file like A's.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where C goes, a file like A's.")],
+    output: Annotated[Path, output_option("Where C goes, a file like A's.", MATRICES)],
     c: Annotated[Path | None, typer.Option("--c", help="C to scale by beta.")] = None,
     trans: TransOption = "NN",
     alpha: Annotated[str, typer.Option(help="Scales the product; 1+2j for complex.")] = "1",
@@ -55,13 +57,11 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
-    from tilewright.paths import check_writable
     from tilewright.precision import precision as find_precision
     from tilewright.serve.gemm import gemm
 
     trans_a, trans_b = parse_trans(trans)
     row = find_precision(precision) if precision else None
-    check_writable(output)
     check_not_read(output, a, b)
     matrices = [load_as(path, row, mapped=True) for path in (a, b)]
     matrices.append(None if c is None else load_as(c, row, mapped=True, is_result=True))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tilewright.paths import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +18,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "EXPERIMENTS",
+    "MATRICES",
+    "PAGE",
     "PRECISIONS",
+    "RESULTS",
+    "SEARCHES",
     "ArithmeticOption",
     "BudgetOption",
     "DeviceOption",
@@ -27,12 +36,25 @@ __all__ = [
     "emit_lines",
     "emit_table",
     "gigaflops",
+    "output_option",
     "parse_devices",
     "parse_size",
     "parse_trans",
     "plain",
     "say",
 ]
+
+# What files begin with that several commands write, as regular expressions: results of benchmarks,
+# of searches in recorded spaces, of experiments; matrices; pages.
+_ENVIRONMENT = rb'\{\s*("benchmark": "[^"]*",\s*)?"environment": \{.*'
+RESULTS = _ENVIRONMENT + rb'"devices": \[|device,device_name,fingerprint,'
+SEARCHES = _ENVIRONMENT + rb'"results": \['
+EXPERIMENTS = _ENVIRONMENT + rb'"experiments": \{'
+MATRICES = rb"\x93NUMPY|PK"
+PAGE = rb"<!doctype html>.*Tilewright"
+
+# Bytes of a file that show what it is.
+_HEAD = 1 << 16
 
 # Beyond any matrix, and what counts its operations still is a number.
 _MOST_DIGITS = 18
@@ -69,6 +91,38 @@ ArithmeticOption = Annotated[
         help="ieee; single precision from products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
     ),
 ]
+
+
+def output_option(help: str, begins: bytes, *names: str, **more: Any) -> Any:
+    """Return the option of a file to write, ``-o`` by default, that replaces its own kind alone.
+
+    What cannot be written, or is something else's, is refused before the work.
+
+    Parameters
+    ----------
+    help : str
+        For people.
+    begins : bytes
+        Regular expression of what such a file begins with.
+    names, more : str
+        Of the option, and what typer takes besides.
+    """
+
+    def checked(param: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is None:
+            return None
+        check_writable(path)
+        if path.exists() and path.stat().st_size:
+            with path.open("rb") as file:
+                known = re.match(begins, file.read(_HEAD), re.DOTALL)
+            if known is None:
+                raise ValueError(
+                    f"{param.name}={str(path)!r} holds something else than this command writes;"
+                    " name another file"
+                )
+        return path
+
+    return typer.Option(*(names or ("-o", "--output")), help=help, callback=checked, **more)
 
 
 def emit_json(value: Any) -> None:

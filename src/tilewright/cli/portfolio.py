@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
+from tilewright.cli.output import JsonOption, emit_json, emit_lines, output_option, say
 from tilewright.cli.portfolio_build import build
 from tilewright.cli.portfolio_options import (
     DeviceOption,
@@ -105,7 +105,7 @@ def verify(
     seconds: Annotated[float, typer.Option("--seconds", help="Run no kernel after this.")] = 480.0,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="What passed, for `build`; goes on from it."),
+        output_option("What passed, for `build`; goes on from it.", rb'\{\s*("[0-9a-f]+": "|\})'),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -196,7 +196,9 @@ def loss(
 @app.command()
 def measure(
     name: NameArgument,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file of times to write.")],
+    output: Annotated[
+        Path, output_option("The file of times to write.", rb'\{"precision": .*"cases": \{')
+    ],
     device: DeviceOption = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
@@ -219,7 +221,7 @@ def measure(
 
     from tilewright.backend import device as find_device
     from tilewright.backend.cuda.device import CUDADevice
-    from tilewright.paths import check_writable, write_atomically
+    from tilewright.paths import write_atomically
     from tilewright.portfolio import shipped
     from tilewright.portfolio.drawn import KINDS
     from tilewright.portfolio.measure import measure as times_of
@@ -230,7 +232,6 @@ def measure(
     known = (*KINDS, "batches", *(() if family is None else ("unaligned",)))
     if shapes not in known:
         raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(known)}")
-    check_writable(output)
     live = find_device(device)
     if name in NAMED and isinstance(live, CUDADevice):
         from tilewright.portfolio.arithmetics import measure_arithmetic

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.output import (
+    PAGE,
     DeviceOption,
     JsonOption,
     PrecisionOption,
@@ -16,6 +17,7 @@ from tilewright.cli.output import (
     emit_json,
     emit_lines,
     gigaflops,
+    output_option,
     parse_size,
     say,
 )
@@ -42,7 +44,7 @@ def command(
     budget: Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 10m, 2h.")] = "75s",
     system: Annotated[int, typer.Option("--system", min=1, help="n of the system solved.")] = 3000,
     device: DeviceOption = None,
-    report: Annotated[Path, typer.Option("--report", help="HTML file to write last.")] = Path(
+    report: Annotated[Path, output_option("HTML file to write last.", PAGE, "--report")] = Path(
         "report.html"
     ),
     json: JsonOption = False,
@@ -54,7 +56,6 @@ def command(
     from tilewright.cli.solve import describe as describe_system
     from tilewright.cli.tune import to_json
     from tilewright.microbench.peak import measured_peak
-    from tilewright.paths import check_writable
     from tilewright.problem import Problem
     from tilewright.tuning.alone import alone_on
     from tilewright.tuning.tuner import seconds_of
@@ -68,7 +69,6 @@ def command(
     if problem.precision.letter not in "sdcz":
         raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
     seconds = seconds_of(budget)
-    check_writable(report)
     live = find_device(device)
     # Machines are told everything at the end.
     tell: Callable[[str], None] = (lambda text: None) if json else say

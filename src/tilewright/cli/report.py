@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, say
-from tilewright.paths import check_writable, data_dir
+from tilewright.cli.output import PAGE, JsonOption, emit_json, output_option, say
+from tilewright.paths import data_dir
 
 __all__ = ["RESULTS", "command", "own_results", "write_report"]
 
@@ -22,9 +22,7 @@ def own_results() -> Path:
 
 
 def command(
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, output_option("HTML file to write.", PAGE)] = Path("report.html"),
     results: Annotated[
         Path | None,
         typer.Option(
@@ -42,7 +40,6 @@ def command(
     """Write one self-contained HTML file from the store and the results files."""
     if results is not None and not results.is_dir():
         raise ValueError(f"results={str(results)!r} is no folder; name one that holds JSON files")
-    check_writable(output)
     facts = write_report(output, results, device, store, quiet=json)
     if json:
         emit_json(facts)

@@ -10,14 +10,15 @@ import typer
 
 from tilewright.cli.multiply import check_not_read, check_suffix, kind_of, load_as, save
 from tilewright.cli.output import (
+    MATRICES,
     DeviceOption,
     JsonOption,
     PrecisionOption,
     emit_json,
     gigaflops,
+    output_option,
     say,
 )
-from tilewright.paths import check_writable
 
 __all__ = ["ACCEPTED", "command", "random_system", "solve_timed"]
 
@@ -28,7 +29,7 @@ ACCEPTED = 16.0
 def command(
     a: Annotated[Path | None, typer.Argument(help="A, an .npy file; random without it.")] = None,
     b: Annotated[Path | None, typer.Argument(help="b, a file like A's; several: columns.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where x goes.")] = None,
+    output: Annotated[Path | None, output_option("Where x goes.", MATRICES)] = None,
     size: Annotated[int, typer.Option("--size", min=1, help="n of a random system.")] = 2000,
     precision: PrecisionOption = "d",
     seed: Annotated[int, typer.Option("--seed", help="Of the random system.")] = 0,
@@ -39,7 +40,6 @@ def command(
     if (a is None) != (b is None):
         raise ValueError("give both A and b, or neither for a random system")
     if output is not None:
-        check_writable(output)
         check_not_read(output, *(one for one in (a, b) if one is not None))
     if a is not None and b is not None:
         matrix, right = load_as(a, None), load_as(b, None)

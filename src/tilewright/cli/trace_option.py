@@ -11,14 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
+from tilewright.cli.output import output_option
+
 __all__ = ["add_trace_option", "traced_command"]
 
 TraceOption = Annotated[
     Path | None,
-    typer.Option(
+    output_option(
+        "Write a timeline of compiling, copies, launches and waits, for ui.perfetto.dev.",
+        rb'\{"traceEvents"',
         "--trace",
         metavar="OUT.json",
-        help="Write a timeline of compiling, copies, launches and waits, for ui.perfetto.dev.",
     ),
 ]
 
