@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from tilewright.backend import BackendError
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.portfolio import measure
 from tilewright.portfolio.drawn import KINDS
 from tilewright.portfolio.measure import _near_best, interleaved_medians
 from tilewright.precision import PRECISIONS
@@ -63,3 +67,20 @@ def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
 def test_what_is_near_the_best_of_none_is_left_out():
     assert _near_best([[100, 104, 110, None], [60, 70, 64, 61], [None] * 4]) == [0, 1, 3]
     assert _near_best([[None] * 3] * 2) == [0, 1, 2]
+
+
+def test_a_variant_whose_configs_are_all_refused_is_named_and_left_out(monkeypatch):
+    @contextmanager
+    def ahead(arch):
+        refused = {"TRANS_A": 0, "TRANS_B": 0}.items()
+        yield lambda source: lambda: not refused <= source.defines.items()
+
+    monkeypatch.setattr(measure, "compiling_ahead", ahead)
+    monkeypatch.setattr(measure, "matrices", lambda *_: {})
+    live = SimpleNamespace(
+        spec=catalogue_device("h100").spec, arch="sm_90a", driver="", compile=lambda source: source
+    )
+    with pytest.warns(RuntimeWarning, match=r"skinny s NN: .* refused all of \d+ configs") as said:
+        found = measure.measure_family(live, "s", "skinny", 0, 0, 1.0)
+    assert len(said) == 1
+    assert list(found["cases"]) == ["NT", "TN", "TT"]

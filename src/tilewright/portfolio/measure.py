@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -200,7 +201,16 @@ def measure_family(
                 ]
                 coming[variant] = _compiling(family, variant, dict.fromkeys(every), ahead)
             for variant, compiled in coming.items():  # others compile while these are timed
+                trans = f"{variant.trans_a}{variant.trans_b}"
                 kernels = _loaded(live, compiled)
+                if not kernels:
+                    warnings.warn(
+                        f"{name} {letter} {trans}: the compiler or the device refused all of"
+                        f" {len(compiled)} configs; nothing of it is timed",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                    continue
                 until = max(until, time.monotonic()) + seconds / 4
                 streams = bool(family.geometry(next(iter(kernels))).streamed)
                 drawn = KINDS["short"](seed, of) if streams else every_kind(seed, of)
@@ -210,9 +220,7 @@ def measure_family(
                 )
                 if not (streams or unaligned):
                     problems = map(_aligned, problems)
-                cases[f"{variant.trans_a}{variant.trans_b}"] = _timed(
-                    live, family, kernels, problems, until, memory, sifted=sifted
-                )
+                cases[trans] = _timed(live, family, kernels, problems, until, memory, sifted=sifted)
     finally:
         for handle in memory.values():
             live.free(handle)
