@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before anything imports tilewright.  Compiled kernels are shared among tests; measurements
 # never are (see `data`), so that no test depends on what another one stored.
@@ -21,6 +22,15 @@ os.environ.pop("POCL_CACHE_DIR", None)
 os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 # Kernels are what nearly all tests are of, however small; those of host BLAS ask for it.
 os.environ["TILEWRIGHT_HOST_BLAS"] = "0"
+
+# How long an example takes is for the machine's load to say; what fixtures give is for all examples
+# of a test.
+settings.register_profile(
+    "tilewright",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("tilewright")
 
 pytest.register_assert_rewrite("tests.stencil.contract")
 

@@ -203,12 +203,12 @@ def test_other_failures_are_a_reason_in_the_result(tmp_path, monkeypatch):
 
 
 def test_a_profiler_that_hangs_is_stopped_with_its_children(tmp_path, monkeypatch):
-    body = "subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    body = "subprocess.run([sys.executable, '-c', 'import time; time.sleep(250)'])\n"
     stand_in(tmp_path, monkeypatch, body)
     started = time.monotonic()
     told = profiler(1.0).profile(PROBLEM, choose(device("opencl:0"), PROBLEM), [])
     assert "no counters within 1 s" in told["libraries"]["tilewright"]["error"]
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 120
 
 
 def test_no_ncu_or_no_cuda_is_said_before_anything_runs(monkeypatch):

@@ -23,7 +23,7 @@ def test_without_copies_devices_take_their_part_of_the_time(split):
         assert 0.9 * devices < speedup < devices + 1e-9
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     n=st.integers(3000, 30_000), devices=st.integers(2, 5), split=st.booleans(),
     link=st.floats(5e9, 5e11),

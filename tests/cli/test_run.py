@@ -46,7 +46,7 @@ def test_a_program_ends_in_its_own_time_on_a_signal(number: str, asks: str) -> N
     ends = f"signal.signal(signal.{asks}, lambda *_: sys.exit(4)); " if asks else ""
     code = (
         f"import os, signal, sys, time; {ends}os.kill(os.getppid(), signal.{number});"
-        " time.sleep(1); sys.exit(3)"
+        f" time.sleep({100 if asks else 1}); sys.exit(3)"
     )
     assert run(["run", "--", sys.executable, "-c", code]) == (4 if asks else 3)
 

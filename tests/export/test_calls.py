@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.export.building import needs_c
@@ -58,7 +58,7 @@ def calls(draw):
 
 
 @pytest.mark.parametrize(("gpu", "context"), [(GPU, 1), (ANOTHER, 2)], ids=["measured", "another"])
-@settings(few, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(few, max_examples=150)
 @given(call=calls(), stream=st.sampled_from([None, 1, 0x7FFF0000]))
 def test_every_call_launches_what_gemm_launches(exported: Exported, gpu, context, call, stream):
     """The same machine code, grid, shared memory, arguments and tensor maps, bit for bit.

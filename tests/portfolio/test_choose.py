@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, kernel, problems, write
@@ -227,7 +227,6 @@ def test_kernels_that_a_guard_holds_back_are_those_that_ship_so(ship):
     assert chosen.digest(routed=True) == chosen.kernel.routed[PLAIN]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(letters="sd"), aligned=st.booleans())
 def test_every_choice_reads_its_operands_with_code_that_is_there(ship, problem, aligned):
     of = Variant.of(problem)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.portfolio.examples import EVERY_MODE, H100, costs, digest, geometries, kernel, write
@@ -76,7 +76,6 @@ def test_kernels_read_one_by_one_are_the_same(tmp_path):
     assert late.kernels[-1:] == whole.kernels[-1:]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     geometries(),
     st.lists(st.floats(0, 1e6), max_size=11),

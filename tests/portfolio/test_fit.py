@@ -58,7 +58,7 @@ def test_known_costs_are_found_again(geometry):
     assert found == pytest.approx(true, rel=1e-6, abs=1e-6 * true.max())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 1000), min_size=len(TERMS), max_size=len(TERMS)), st.integers(0, 9))
 def test_costs_are_never_negative_and_times_come_out_again(true, seed):
     true = np.array(true) + 1e-3

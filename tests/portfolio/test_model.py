@@ -102,7 +102,7 @@ def stays(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_work_is_what_a_loop_counts(kind, data):
     geometry = data.draw(geometries([kind]))
@@ -112,7 +112,6 @@ def test_work_is_what_a_loop_counts(kind, data):
         assert found[TERMS.index(term)] == pytest.approx(value, rel=1e-12), term
 
 
-@settings(deadline=None)
 @given(st.lists(geometries(), min_size=1, max_size=8), problems(), MANY)
 def test_kernels_are_counted_together_as_each_alone(several, problem, many):
     """To the last bit, so that every caller chooses alike."""
@@ -133,7 +132,6 @@ def test_launch_modes_are_those_of_the_geometries(several, problem):
     assert found == [one.mode(problem) for one in several]
 
 
-@settings(deadline=None)
 @given(
     st.lists(geometries(["split", "streamed"]), min_size=1, max_size=5), problems(most=20000), MANY
 )
@@ -154,7 +152,6 @@ def test_parts_are_those_of_the_launch(several, problem, many):
     assert found.tolist() == [1, *wanted]
 
 
-@settings(deadline=None)
 @given(geometries(), problems(), MANY)
 def test_the_expected_time_is_the_sum_of_what_everything_costs(geometry, problem, many):
     costs = np.arange(1.0, len(TERMS) + 1)

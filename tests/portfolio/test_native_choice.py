@@ -150,7 +150,7 @@ def tables(draw: Any, of: Variant) -> tuple[Held, DeviceSpec]:
 
 
 @needs_core
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_choices_among_kernels_of_all_kinds_agree(data):
     p = data.draw(problems())
@@ -164,7 +164,7 @@ def test_choices_among_kernels_of_all_kinds_agree(data):
 
 
 @needs_core
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(geometries(), min_size=1, max_size=6), problems(most=2**31), st.integers(1, 200))
 def test_extreme_sizes_agree(several, p, many):
     of, spec = Variant.of(p), replace(H100, multiprocessors=many)

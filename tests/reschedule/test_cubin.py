@@ -189,7 +189,7 @@ def test_a_search_dies_with_whoever_asked() -> None:
     asking.stdin.write(text(compiled()))
     asking.stdin.close()
     asking.stdout.readline()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not (searches := children(asking.pid)) and time.monotonic() < until:
         time.sleep(0.05)
     asking.kill()

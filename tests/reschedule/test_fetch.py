@@ -48,7 +48,7 @@ def took(body: Body, apart: bool) -> int:
     return ports.drained()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_cycles_are_those_of_the_port_rule(seed: int, apart: bool) -> None:
     body = drawn(seed)

@@ -119,7 +119,7 @@ def test_a_kernel_is_equivalent_to_itself() -> None:
     assert differences(kernel(), kernel(), 90) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_the_checker_and_the_dependencies_agree_on_exchanges(data: st.DataObject) -> None:
     """Two multiply-adds may change places just if neither depends on what lies between."""
@@ -245,7 +245,7 @@ def test_another_architecture_is_refused() -> None:
         schedule(kernel(), loop, 80)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 1 << 30))
 def test_whatever_the_search_allows_the_checker_proves(seed: int) -> None:
     """Exchanges at random, gainful or not: what the dependencies let pass computes the same."""
@@ -263,7 +263,7 @@ def test_whatever_the_search_allows_the_checker_proves(seed: int) -> None:
     assert differences(kernel(), made, 90) == []
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 1 << 30))
 def test_shuffles_without_regard_to_dependencies_are_refused(seed: int) -> None:
     start, stop = span()

@@ -126,4 +126,4 @@ DAMAGES = (changed_bytes_never_crash_it, changed_headers_never_crash_it)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
 def test_damage_never_crashes_it(damage, examples: int) -> None:
-    settings(max_examples=examples, derandomize=examples < 100, deadline=None)(damage)()
+    settings(max_examples=examples, derandomize=examples < 100)(damage)()

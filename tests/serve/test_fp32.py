@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -145,9 +145,7 @@ def laid(x, layout):
     return whole[1:-1, 2:-1]
 
 
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(
     accuracy=st.sampled_from(["fp32", "fp16x3"]),
     trans=st.tuples(letters, letters),

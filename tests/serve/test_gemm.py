@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -20,9 +20,7 @@ from tilewright.tuning.verify import error_bound
 
 DEVICES = [d.id for d in devices()]
 # Kernels compile on first use; hypothesis must not take that for a slow test.
-relaxed = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120
-)
+relaxed = settings(max_examples=120)
 
 sizes = st.integers(0, 200)
 letters = st.sampled_from("NTC")

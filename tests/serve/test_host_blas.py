@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -22,9 +22,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.serve import host_blas
 from tilewright.tuning import host_blas as races
 
-relaxed = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
-)
+relaxed = settings(max_examples=60)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -212,9 +212,7 @@ def copying(monkeypatch):
     monkeypatch.setattr(realigned, "best_way", lambda _, *what: ways(*what)[-1])
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
-)
+@settings(max_examples=60)
 @given(
     sizes=st.tuples(*[st.integers(1, 90)] * 3),
     letter=st.sampled_from(LETTERS),

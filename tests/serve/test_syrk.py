@@ -82,13 +82,13 @@ def update_matches(x, device=None):
     np.testing.assert_array_equal(made, product)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(updates())
 def test_a_triangle_is_updated_by_kernels(x):
     update_matches(x, "opencl")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(updates())
 def test_a_triangle_is_updated_by_the_hosts_blas(x):
     with pytest.MonkeyPatch.context() as patch:

@@ -94,7 +94,7 @@ def as_tuple(space, config):
 
 
 @given(space=spaces())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_counts_and_funnel(engine, space):
     expected = brute(space)
     assert space.raw_size == math.prod(len(p) for p in space.parameters)
@@ -108,7 +108,7 @@ def test_counts_and_funnel(engine, space):
 
 
 @given(space=spaces(), chunk=st.integers(1, 50))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_enumeration_is_exact_and_in_the_documented_order(engine, space, chunk):
     listed = list(space.enumerate(chunk=chunk))
     assert {as_tuple(space, config) for config in listed} == brute(space)
@@ -130,7 +130,7 @@ def test_enumeration_is_exact_and_in_the_documented_order(engine, space, chunk):
 
 
 @given(space=spaces(), seed=st.integers(0, 2**32), share=st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_samples_are_valid_distinct_and_repeatable(engine, space, seed, share):
     wanted = int(share * space.count())
     drawn = space.sample(wanted, seed=seed)
@@ -140,7 +140,7 @@ def test_samples_are_valid_distinct_and_repeatable(engine, space, seed, share):
 
 
 @given(space=spaces(), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_point_is_judged_as_the_loop_judges_it(engine, space, data):
     point = {p.name: data.draw(st.sampled_from(p.values)) for p in space.parameters}
     assert space.violated(point) == [c for c in space.constraints if not holds(c, point)]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.double_double.oracle import spoils_as_a_plain_loop
@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 
 
 @needs_compiler
-@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=16)
 @given(
     m=st.integers(1, 31),
     n=st.integers(1, 90),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stencil.contract import every_start_computes_the_product, faulty, thorough_but
@@ -75,8 +75,6 @@ def test_any_problem_is_computed_exactly(emulated: EmulatedDevice, name: str) ->
 
     @settings(
         max_examples=drawn.examples,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(problems(drawn), st.integers(1, drawn.blocks), st.integers(0, 2**32 - 1))
     def is_exact(pair: tuple[Way, Check], blocks: int, seed: int) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tilewright.precision import PRECISIONS
@@ -14,7 +14,7 @@ from tilewright.tuning.measurement import Measurement, Stage, Status
 INT64_MAX = 2**63 - 1
 
 # Drawing takes as long as the machine's other work lets it.
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=40)
 
 
 def example(block=64, size=512, status="ok", times=(3000, 1000, 2000), **changes):

@@ -57,7 +57,7 @@ tuner._RACE_SECONDS = 0.3
 with Store(sys.argv[1]) as store:
     found = tuner.tune(
         PROBLEM, "opencl", budget=200, strategy="exhaustive", stencil="faulty", store=store,
-        limits=Limits(prepare=3.0, time=5.0, final=30.0), modules=MODULES,
+        limits=Limits(prepare=6.0, time=15.0, final=30.0), modules=MODULES,
     )
 print(found.winner.config["rounds"], found.winner.config["fault"])
 """

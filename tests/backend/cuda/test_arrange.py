@@ -142,7 +142,7 @@ def test_any_kernel_runs_the_same_or_stays(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(FETCHED_BYTES, 90, 16 * 40)
     moved = []
 
-    @settings(max_examples=150, derandomize=True, deadline=None)
+    @settings(max_examples=150, derandomize=True)
     @given(blocks, st.integers(2, 8), st.integers(1, 8), st.integers(0, 999))
     def runs_the_same(
         parts: list[tuple[int, str, int, int]], loop: int, padding: int, seed: int

@@ -111,7 +111,7 @@ def test_no_bit_of_what_runs_may_differ(before: Code, after: Code) -> None:
     stands = set(moved_only(before, after, 90).values())
     fixed = [one for one in after if one.address in stands and one.target is None]
 
-    @settings(max_examples=60, derandomize=True, deadline=None)
+    @settings(max_examples=60, derandomize=True)
     @given(st.sampled_from(fixed), st.integers(0, 127))
     def found(one: Instruction, bit: int) -> None:
         with pytest.raises(RefusedError):

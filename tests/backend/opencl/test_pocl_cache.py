@@ -229,7 +229,7 @@ def test_a_read_only_cache_serves(cache: Path, tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_leave_goes_with_the_next_start(cache: Path) -> None:
-    code = "import tilewright as tw, time\ntw.devices()\nprint('up', flush=True)\ntime.sleep(60)"
+    code = "import tilewright as tw, time\ntw.devices()\nprint('up', flush=True)\ntime.sleep(250)"
     for _ in range(2):
         process = subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE,

@@ -106,7 +106,7 @@ sizes = st.integers(1, 150)
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     m=sizes, n=sizes, k=st.integers(0, 40), beta=st.sampled_from([0, 1, -2]),
     padding=st.integers(0, 5), offset=st.integers(0, 5),

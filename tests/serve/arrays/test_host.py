@@ -54,7 +54,7 @@ def integers(rng, shape, kind):
     return rng.integers(-8, 9, shape).astype(kind)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.tuples(*[st.integers(0, 20)] * 3), st.sampled_from(["f4", "f8", "c8", "c16"]),
     st.booleans(), st.booleans(), st.integers(0, 2**32),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -17,9 +17,7 @@ from tilewright.serve.ordered import OrderedPlan
 from tilewright.serve.plan import WorkspaceError
 from tilewright.tuning.verify import error_bound
 
-relaxed = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
-)
+relaxed = settings(max_examples=60)
 letters = st.sampled_from("NTC")
 sides = st.integers(0, 40)
 batches = st.lists(st.integers(0, 4), max_size=3).map(tuple)

@@ -22,7 +22,7 @@ def operated(x, letter):
     return {"N": x, "T": x.T, "C": x.conj().T}[letter]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.data())
 @pytest.mark.parametrize("device", [None, "opencl"])
 def test_a_group_is_its_products(device, data):

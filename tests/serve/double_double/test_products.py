@@ -104,7 +104,7 @@ sizes = st.integers(1, 40)
 
 
 @pytest.mark.parametrize("accuracy", ["accurate", "fast"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(m=sizes, n=sizes, k=sizes, a=st.sampled_from("NT"), b=st.sampled_from("NT"),
        seed=st.integers(0, 99))  # fmt: skip
 def test_integers_are_bit_exact(accuracy, m, n, k, a, b, seed):

@@ -70,7 +70,7 @@ sizes = st.integers(1, 90)
 
 
 @pytest.mark.parametrize(("accuracy", "trans"), [("accurate", "NN"), ("fast", "TT")])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(m=sizes, n=sizes, k=sizes, seed=st.integers(0, 99))
 def test_integers_are_bit_exact(
     accuracy: str, trans: str, m: int, n: int, k: int, seed: int

@@ -48,7 +48,7 @@ def is_close(got: Any, right: NDArray[Any], name: str) -> bool:
     return bool(np.all(np.abs(np.asarray(got).astype("f8") - right) <= allowed))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from(["float32", "float64", "float16", "bfloat16"]),
     sizes=st.tuples(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30)),

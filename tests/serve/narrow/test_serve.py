@@ -26,7 +26,7 @@ def op(letter, x):
     return x if letter == "N" else x.T
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     dtype=st.sampled_from([np.dtype("float16"), BFLOAT16, E4M3, E5M2]),
     out=st.sampled_from([None, "float32", "same"]),
@@ -65,7 +65,7 @@ def test_overflow_is_infinity():
         np.testing.assert_array_equal(tw.gemm(a, a, out_dtype=single, device=DEVICE), 180000)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     shape=st.tuples(sizes, sizes, st.sampled_from([0, 1, 500, 1024, 1025, 3000])),
     trans=st.tuples(letters, letters),

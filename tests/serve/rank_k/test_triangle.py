@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tilewright.serve.rank_k.triangle import Triangle, blocks_of
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(n=st.integers(1, 300), side=st.integers(1, 130), lower=st.booleans(), most=st.integers(0, 3))
 def test_blocks_cover_a_triangle_once(n, side, lower, most):
     seen = np.zeros((n, n), int)

@@ -215,7 +215,7 @@ def column_of(kind, rng, shape, strength):
     return np.asarray(x, np.float32)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     kinds=st.tuples(columns, columns),
     strengths=st.tuples(st.integers(1, 16), st.integers(1, 16)),

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -61,9 +61,7 @@ def applied(x, trans):
     return {"N": wide, "T": wide.T, "C": wide.conj().T}[trans]
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(
     sizes=st.tuples(*[st.integers(1, 90)] * 3),
     dtype=st.sampled_from(["f4", "f8", "c8", "c16"]),
@@ -89,9 +87,7 @@ def test_limits_change_no_result(sizes, dtype, trans, orders, beta, kib, seed):
     assert (abs(c - expected) <= 8 * (k + 2) * np.finfo(dtype).eps * size).all()
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15)
 @given(
     sizes=st.tuples(*[st.integers(1, 60)] * 3),
     trans=st.tuples(*[st.sampled_from("NT")] * 2),

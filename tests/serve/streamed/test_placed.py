@@ -106,7 +106,7 @@ def called(rng, sizes, trans, orders, where, beta, devices, pads=(0, 0, 0), fail
     return tiling, carriers
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.tuples(*[st.sampled_from([1, 40, 700, 1300])] * 2, st.sampled_from([1, 300, 900])),
     trans=st.tuples(*[st.sampled_from("NT")] * 2), orders=st.tuples(*[st.booleans()] * 3),

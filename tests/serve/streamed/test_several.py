@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -42,9 +42,7 @@ def drawn(seed, *shapes):
     return [rng.standard_normal(shape) for shape in shapes]
 
 
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10)
 @given(
     sizes=st.tuples(*[st.integers(1, 120)] * 3), beta=st.sampled_from([0, 0.5]),
     kib=st.sampled_from([64, 4096]), seed=st.integers(0, 99),
@@ -70,7 +68,7 @@ def failing(base, at, error, meet=None):
         def multiply(self, request, *about):
             self.count = getattr(self, "count", 0) + 1
             if meet is not None and self.count == 1:
-                meet.wait(20)
+                meet.wait(100)
             if at.get(self.live.id) == self.count:
                 raise error
             return super().multiply(request, *about)

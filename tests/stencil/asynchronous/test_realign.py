@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
@@ -22,9 +22,7 @@ def random(rng, size, count):
     return found.view(TYPES[size])[:count]
 
 
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40)
 @given(
     shape=st.tuples(st.integers(1, 150), st.integers(1, 150)),
     size=st.sampled_from([1, 2, 4, 8, 16]),

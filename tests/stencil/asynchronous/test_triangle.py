@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
@@ -54,9 +54,7 @@ def numbers(*values):
 
 
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
-@settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10)
 @given(n=st.integers(1, 90), block=st.integers(1, 70), lower=st.booleans(), more=st.integers(0, 3))
 def test_triangles_of_diagonal_blocks_are_copied(
     everywhere, size, hermitian, n, block, lower, more
@@ -86,9 +84,7 @@ def test_triangles_of_diagonal_blocks_are_copied(
 
 
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
-@settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10)
 @given(n=st.integers(1, 100), lower=st.booleans(), more=st.integers(0, 3))
 def test_a_triangle_is_mirrored(everywhere, size, hermitian, n, lower, more):
     live, one = everywhere, MovedTriangle(size, True, hermitian)

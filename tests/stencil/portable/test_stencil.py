@@ -117,7 +117,7 @@ scalars = st.sampled_from([0, 1, -1, 2, 1j, 3 - 2j])
 
 
 @pytest.mark.parametrize(("config", "name"), PAIRED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     case=st.builds(
         Case,

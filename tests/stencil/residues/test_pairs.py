@@ -126,7 +126,7 @@ def test_complex_products_come_from_three_real_ones(live, phi):
         assert np.all(abs(exact_of(part) - one) <= Fraction(2.0**-102) * size)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     st.integers(1, 40),
     st.integers(1, 40),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stencil.contract import (
@@ -109,9 +109,7 @@ def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) ->
         run.exact(check, rng)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25)
 @given(
     check=checks(4, 300),
     seed=st.integers(0, 2**32),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stencil.split import plainly
@@ -293,9 +293,7 @@ def drawn(kind, rng, shape):
     return np.asarray(x, np.float32)
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(a=matrices, b=matrices, k=st.integers(60, 400), seed=st.integers(0, 2**32 - 1))
 def test_guard_decides_as_numpy_does(passes, a, b, k, seed):
     rng = np.random.default_rng(seed)

@@ -266,7 +266,7 @@ def test_promotion_rounds_what_the_tensor_core_truncates(emulated: EmulatedDevic
 
 
 @pytest.mark.thorough
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     trans=st.sampled_from(["NN", "TN", "TT"]),
     name=st.sampled_from(["f16", "fp16x3"]),
