@@ -20,8 +20,8 @@ from tilewright.cli.app import run as tilewright
 from tilewright.export.compiling import link
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
-from tilewright.serve.calls import planned
-from tilewright.serve.request import Request, launch_gemm, wanted_of
+from tilewright.serve.calls import launch_gemm, planned, wanted_of
+from tilewright.serve.request import Request
 
 pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.timeout(900)]
 

@@ -108,7 +108,7 @@ def test_without_memory_for_a_product_beside_c_one_line_says_so(blas, monkeypatc
     def refused(*_):
         raise MemoryError("Unable to allocate")
 
-    monkeypatch.setattr(host_blas, "_product", refused)
+    monkeypatch.setattr("tilewright.serve.host_products._product", refused)
     a, c = np.ones((6, 6)), np.ones((6, 6))
     with pytest.raises(MemoryError, match=r"c has 6 x 6 elements, .* multiply parts$"):
         tw.gemm(a, a, c, beta=2, device=blas)

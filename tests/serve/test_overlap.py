@@ -1,12 +1,14 @@
-"""Overlap on a device is decided on addresses, shapes and strides alone."""
+"""Overlap is decided on addresses, or places in a file, on shapes and strides alone."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.serve.overlap import overlap, overlaps_itself
+import tilewright as tw
+from tilewright.serve.overlap import overlap, overlaps_itself, share
 
 
 def place(x):
@@ -36,3 +38,40 @@ def test_it_agrees_with_numpy(data):
 def test_a_matrix_overlaps_itself_where_two_places_are_one(shape, steps):
     places = np.arange(shape[0])[:, None] * steps[0] + np.arange(shape[1]) * steps[1]
     assert overlaps_itself(shape, steps) == (np.unique(places).size < places.size)
+
+
+def mapped(path, first, count, mode="r+"):
+    return np.memmap(path, "f8", mode, 8 * first, (count,))
+
+
+def test_two_maps_of_one_file_share_what_they_both_have(tmp_path):
+    path, other = tmp_path / "one", tmp_path / "other"
+    for one in (path, other):
+        np.zeros(4000).tofile(one)
+    x = mapped(path, 0, 2000)
+    assert share(x, mapped(path, 1999, 10))
+    assert share(x[10:20], np.asarray(mapped(path, 0, 4000))[::19])
+    assert not share(x[10:20], np.asarray(mapped(path, 0, 4000))[::25])
+    assert not share(x, mapped(path, 2000, 10))
+    assert not share(x, mapped(other, 0, 2000))
+    assert not share(x, mapped(path, 0, 2000, "c"))
+    assert share(mapped(path, 0, 2000, "c"), x)
+    assert not share(x.copy(), x)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "i1"])
+def test_a_c_in_the_file_of_an_operand_is_refused(tmp_path, dtype, plain):
+    path, kind = tmp_path / "x", np.dtype("i4" if dtype == "i1" else dtype)
+    np.zeros(64, kind).tofile(path)
+    a = np.memmap(path, dtype, "r", 0, (4, 4))
+    b, c = np.ones((4, 4), dtype), np.memmap(path, kind, "r+", 0, (4, 4))
+    if plain:
+        a, c = np.asarray(a), np.asarray(c)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="c overlaps a"):
+            tw.gemm(a, b, c)
+        with pytest.raises(ValueError, match="c overlaps b"):
+            tw.gemm(b, a, c)
+    c = np.memmap(path, kind, "r+", 16 * kind.itemsize, (4, 4))
+    tw.gemm(a, b, c)

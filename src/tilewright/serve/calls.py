@@ -32,6 +32,7 @@ from tilewright.serve.kernels import begins
 from tilewright.serve.laid_out import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.ordered import OrderedPlan, made_up
 from tilewright.serve.plan import Plan, WorkspaceError, call_of
+from tilewright.serve.request import Placed, Request, column_major_call
 from tilewright.serve.residues.options import PLAIN, Residues
 from tilewright.serve.routes import Laid, lay_out
 from tilewright.timeline import span
@@ -40,7 +41,19 @@ if TYPE_CHECKING:
     from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split.decision import Decision, Grounds
 
-__all__ = ["Planned", "Wanted", "forget_plans", "in_bytes", "launch", "start"]
+__all__ = [
+    "Planned",
+    "Wanted",
+    "forget_plans",
+    "in_bytes",
+    "keep",
+    "kept",
+    "launch",
+    "launch_gemm",
+    "planned",
+    "start",
+    "wanted_of",
+]
 
 T = TypeVar("T")
 
@@ -82,6 +95,18 @@ class Wanted:
     repeats: tuple[Repeat, ...] = ()
     triangle: Triangle | None = None
     residues: Residues = PLAIN
+
+
+def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Wanted:
+    """Return a request as it is served: as kernels see it."""
+    found = column_major_call(request, operands)
+    repeats = request.repeats
+    if found[2]:
+        repeats = tuple((count, b, a, c) for count, a, b, c in repeats)
+    triangle = request.triangle
+    if triangle is not None and found[2]:
+        triangle = triangle.exchanged()
+    return Wanted(*found, request.arithmetic, repeats, triangle, request.residues)
 
 
 @dataclass(frozen=True)
@@ -405,3 +430,20 @@ def launch(
     on_stream: Any = live
     event: Event = on_stream.between_events(enqueue_all, stream, after, made, "gemm", held)
     return event
+
+
+def launch_gemm(
+    live: LiveDevice,
+    request: Request,
+    operands: tuple[Placed, Placed, Placed],
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Any:
+    """Enqueue a product between two events; see `LiveDevice.launch`.
+
+    Returns
+    -------
+    Event
+        Of its launches.
+    """
+    return launch(live, wanted_of(request, operands), queue, after, request.report)

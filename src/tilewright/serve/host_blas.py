@@ -30,17 +30,25 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.portfolio.choose import choose
 from tilewright.portfolio.find import on_reload, own
-from tilewright.precision import PRECISIONS, Precision
+from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
+from tilewright.serve.host_products import (
+    computed,
+    keep_infinities,
+    may_have_nan,
+    multiplied,
+    operand,
+)
+from tilewright.serve.overlap import share
+from tilewright.serve.request import Request, column_major_call, strided
 from tilewright.timeline import on_change, span, traced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tilewright.serve.request import Request
     from tilewright.tuning.host_blas import Race
 
-__all__ = ["at_once", "is_plain", "is_serving", "left_out", "multiplied", "serve"]
+__all__ = ["at_once", "is_plain", "is_serving", "left_out", "serve"]
 
 # As it is when the process begins, so that equal calls give equal bits; see `left_out`.
 _serves = os.environ.get("TILEWRIGHT_HOST_BLAS") != "0"
@@ -92,8 +100,8 @@ def at_once(
     if not unscaled and not (is_plain(alpha) and alpha != 0 and is_plain(beta)):
         return None
     real = kind.kind == "f"
-    x = a if trans_a == "N" else a.T if real else _operand(a, trans_a)
-    y = b if trans_b == "N" else b.T if real else _operand(b, trans_b)
+    x = a if trans_a == "N" else a.T if real else operand(a, trans_a)
+    y = b if trans_b == "N" else b.T if real else operand(b, trans_b)
     (m, k), (terms, n) = x.shape, y.shape
     least = _least_of_kernels(find_device(device), precision.letter)
     if k != terms or not 0 < m * n * k < least:
@@ -103,12 +111,12 @@ def at_once(
     try:
         if not unscaled:
             with span("BLAS"):
-                return _QUIET.copy().run(_computed, x, y, c, alpha, beta, precision)
+                return _QUIET.copy().run(computed, x, y, c, alpha, beta, precision)
         made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
     except (MemoryError, ValueError):  # no room for a result: who makes one says what to do
         return None
-    if not real and k > 1 and _may_have_nan(x, y, made):  # as `_computed` does
-        _QUIET.copy().run(_keep_infinities, x, y, made)
+    if not real and k > 1 and may_have_nan(x, y, made):  # as `computed` does
+        _QUIET.copy().run(keep_infinities, x, y, made)
     return made
 
 
@@ -128,7 +136,7 @@ def _is_writable(
         return False
     if flags.owndata and a.base is b.base is None and c is not a and c is not b:
         return True
-    return not (np.shares_memory(a, c) or np.shares_memory(b, c))
+    return not (share(a, c) or share(b, c))
 
 
 def _has_whole_rows(c: NDArray[Any]) -> bool:
@@ -165,7 +173,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
         live, _as_kernels_see(request)[0]
     ):
         return False
-    if request.arithmetic:
+    if request.arithmetic:  # as of few calls: what multiplies on devices is not imported here
         from tilewright.serve.routes import why_ieee
 
         why = why_ieee(live, *_as_kernels_see(request), request.arithmetic)
@@ -183,7 +191,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
     with span("BLAS"):
         x = y = None  # neither is read
         if request.k and any(precision.scalar(request.alpha)):
-            x, y = _operand(a, request.trans_a), _operand(b, request.trans_b)
+            x, y = operand(a, request.trans_a), operand(b, request.trans_b)
         update = multiplied
         if request.triangle is not None:
             from tilewright.serve.rank_k.host import update_of
@@ -263,8 +271,6 @@ on_reload(_raced.cache_clear)
 
 
 def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:
-    from tilewright.serve.request import column_major_call, strided
-
     def placed(name: str) -> tuple[Operand, bool]:
         x, matrix = getattr(request, name), request.matrix(name)
         layout = strided(matrix.shape, matrix.strides, x.itemsize)
@@ -273,95 +279,3 @@ def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:
     operands = placed("a"), placed("b"), placed("c")
     problem, call, _ = column_major_call(request, operands)
     return problem, call
-
-
-# -- arithmetic ----------------------------------------------------------------------------
-
-
-def _operand(x: NDArray[Any], op: str) -> NDArray[Any]:
-    """Return op(x): a view, but for a conjugate."""
-    if op == "N":
-        return x
-    if op in "CR" and x.dtype.kind == "c":
-        x = x.conj()
-    return x if op == "R" else x.swapaxes(-1, -2)
-
-
-def multiplied(
-    x: NDArray[Any] | None, y: NDArray[Any] | None, c: NDArray[Any], alpha: complex, beta: complex,
-    precision: Precision,
-) -> None:  # fmt: skip
-    """Let C be alpha x y + beta c; without x and y, beta c."""
-    if x is None or y is None:
-        _scale(c, beta, precision)
-    else:
-        _computed(x, y, c, alpha, beta, precision)
-
-
-def _computed(
-    x: NDArray[Any], y: NDArray[Any], c: NDArray[Any] | None, alpha: complex, beta: complex,
-    precision: Precision,
-) -> NDArray[Any]:  # fmt: skip
-    """Return alpha x y + beta c, in c if it is given; without a term that is 0."""
-    made = _product(x, y, c if beta == 0 else None)
-    if c is not None and type(alpha) is int and alpha == -1 and beta == 1:  # as two passes would
-        np.subtract(c, made, out=c)
-        return c
-    if type(alpha) is not int or alpha != 1:
-        _scale(made, alpha, precision)
-    if c is None or beta == 0:
-        return made
-    _scale(c, beta, precision)
-    np.add(c, made, out=c)
-    return c
-
-
-def _product(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """Return x y.  Of sums of one term `numpy.multiply` takes a third of the time."""
-    if x.shape[-1] == 1:
-        made: NDArray[Any] = np.multiply(x, y, out)
-        return made
-    made = np.matmul(x, y, out)
-    if made.dtype.kind == "c" and _may_have_nan(x, y, made):
-        _keep_infinities(x, y, made)
-    return made
-
-
-def _may_have_nan(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> bool:
-    """Whether a complex product may have a NaN, by a look at the operands if they are smaller.
-
-    No sum exceeds the root of the product of the operands' sums of squares; 4 is for rounding.
-    Squares of the product itself have a NaN or an infinity in their real parts wherever it has one.
-    """
-    if x.size + y.size >= made.size:
-        flat = made.ravel(order="K")
-        return not math.isfinite(flat.dot(flat).real)
-    flats = x.ravel(order="K"), y.ravel(order="K")
-    return not all(math.isfinite(4 * np.vdot(flat, flat).real) for flat in flats)
-
-
-def _keep_infinities(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> None:
-    """Let NaN stay only where a plain loop has it.
-
-    BLAS multiplies complex sums by 1 + 0i, which makes NaN of infinities; of real ones it does not.
-    """
-    lost = np.isnan(made)
-    if lost.any():
-        made.real[lost] = (x.real @ y.real - x.imag @ y.imag)[lost]
-        made.imag[lost] = (x.real @ y.imag + x.imag @ y.real)[lost]
-
-
-def _scale(x: NDArray[Any], scalar: complex, precision: Precision) -> None:
-    """Multiply by alpha or beta in place.
-
-    As `elem_scale` of the kernels' preludes: 0 reads nothing, and a scalar without an imaginary
-    part only scales, so that infinities make no NaN.
-    """
-    real, imaginary = precision.scalar(scalar)
-    if imaginary != 0:
-        np.multiply(x, x.dtype.type(complex(real, imaginary)), out=x)
-    elif real == 0:
-        x[...] = 0
-    elif real != 1:
-        for part in (x.real, x.imag) if precision.is_complex else (x,):
-            np.multiply(part, real, out=part)

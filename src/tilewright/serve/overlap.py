@@ -1,13 +1,17 @@
-"""Do two matrices on a device share an element?  Decided on addresses, exactly."""
+"""Do two matrices share an element?  Decided exactly, on addresses, and places in files."""
 
 from __future__ import annotations
 
+import os
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["overlap", "overlaps_itself"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["address_of", "in_one_file", "overlap", "overlaps_itself", "share", "span"]
 
 # Any non-null base serves: only differences between addresses count.
 _BASE = 4096
@@ -23,11 +27,58 @@ def overlap(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
     """
     if 0 in x[1] or 0 in y[1]:
         return False
-    (low_x, high_x), (low_y, high_y) = _span(*x), _span(*y)
+    (low_x, high_x), (low_y, high_y) = span(*x), span(*y)
     if high_x <= low_y or high_y <= low_x:  # nearly always
         return False
     lowest = min(low_x, low_y)
     return bool(np.shares_memory(_stand_in(x, lowest), _stand_in(y, lowest)))
+
+
+def share(x: NDArray[Any], c: NDArray[Any]) -> bool:
+    """Whether NumPy arrays share an element, in memory or in a file, of which c's is written."""
+    return bool(np.shares_memory(x, c)) or in_one_file(x, c)
+
+
+def in_one_file(x: NDArray[Any], c: NDArray[Any]) -> bool:
+    """Whether arrays of two `numpy.memmap` share an element of one file, of which c's is written.
+
+    One file has other addresses wherever it is mapped.
+    """
+    other = _mapped(c)
+    if other is None or other.mode == "c":  # whose copy nobody else sees
+        return False
+    one = _mapped(x)
+    return (
+        one is not None
+        and _file(one) == _file(other)
+        and overlap(_in_file(x, one), _in_file(c, other))
+    )
+
+
+def address_of(x: NDArray[Any]) -> int:
+    """Return where a NumPy array's first element is."""
+    return int(x.__array_interface__["data"][0])
+
+
+def _mapped(x: NDArray[Any]) -> np.memmap[Any, Any] | None:
+    """Return the map of a named file that an array is part of, if it is."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x if isinstance(x, np.memmap) and x.filename is not None else None
+
+
+def _file(mapped: np.memmap[Any, Any]) -> Any:
+    """Return what tells a file from others."""
+    try:
+        found = os.stat(mapped.filename)  # type: ignore[arg-type]
+    except OSError:  # its name is gone
+        return os.fspath(mapped.filename)  # type: ignore[arg-type]
+    return found.st_dev, found.st_ino
+
+
+def _in_file(x: NDArray[Any], mapped: np.memmap[Any, Any]) -> tuple[Any, ...]:
+    """Return an array as `overlap` takes it, its address counted from the file's beginning."""
+    return mapped.offset + address_of(x) - address_of(mapped), x.shape, x.strides, x.dtype
 
 
 def overlaps_itself(shape: Any, steps: Any) -> bool:
@@ -55,7 +106,7 @@ def overlaps_itself(shape: Any, steps: Any) -> bool:
     return bool(right // common < rows and down // common < columns)
 
 
-def _span(address: int, shape: Any, strides: Any, dtype: Any) -> tuple[int, int]:
+def span(address: int, shape: Any, strides: Any, dtype: Any) -> tuple[int, int]:
     """Return the addresses of the first byte and of the one behind the last."""
     low = high = int(address)
     for size, step in zip(shape, strides, strict=True):

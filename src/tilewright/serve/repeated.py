@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.backend import Event, LiveDevice
 from tilewright.portfolio.find import generation
-from tilewright.serve.calls import keep, kept, planned
+from tilewright.serve.calls import keep, kept, planned, wanted_of
 from tilewright.serve.host_blas import is_plain
 from tilewright.serve.ordered import OrderedPlan, Places
-from tilewright.serve.request import wanted_of
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Placed, Request

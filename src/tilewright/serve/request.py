@@ -14,7 +14,6 @@ from tilewright.serve.layout import Strided, layout_of, operation
 from tilewright.serve.residues.options import PLAIN, Residues
 
 if TYPE_CHECKING:
-    from tilewright.serve.calls import Wanted
     from tilewright.serve.rank_k.triangle import Triangle
     from tilewright.serve.split import Decision
 
@@ -23,9 +22,7 @@ __all__ = [
     "Placed",
     "Request",
     "column_major_call",
-    "launch_gemm",
     "strided",
-    "wanted_of",
 ]
 
 Several = list[str] | list[LiveDevice] | list[str | LiveDevice] | tuple[str | LiveDevice, ...]
@@ -100,39 +97,6 @@ def column_major_call(
     problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
     call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
     return problem, call, row_c
-
-
-def launch_gemm(
-    live: LiveDevice,
-    request: Request,
-    operands: tuple[Placed, Placed, Placed],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-) -> Any:
-    """Enqueue a product between two events; see `LiveDevice.launch`.
-
-    Returns
-    -------
-    Event
-        Of its launches.
-    """
-    from tilewright.serve.calls import launch
-
-    return launch(live, wanted_of(request, operands), queue, after, request.report)
-
-
-def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Wanted:
-    """Return a request as it is served: as kernels see it."""
-    from tilewright.serve.calls import Wanted
-
-    found = column_major_call(request, operands)
-    repeats = request.repeats
-    if found[2]:
-        repeats = tuple((count, b, a, c) for count, a, b, c in repeats)
-    triangle = request.triangle
-    if triangle is not None and found[2]:
-        triangle = triangle.exchanged()
-    return Wanted(*found, request.arithmetic, repeats, triangle, request.residues)
 
 
 def strided(

@@ -16,9 +16,9 @@ from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
 from tilewright.serve.batched.arrange import meets_itself
-from tilewright.serve.calls import Planned, start
+from tilewright.serve.calls import Planned, start, wanted_of
 from tilewright.serve.overlap import overlap
-from tilewright.serve.request import Placed, strided, wanted_of
+from tilewright.serve.request import Placed, strided
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request

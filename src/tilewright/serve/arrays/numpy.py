@@ -5,23 +5,23 @@ from __future__ import annotations
 import ctypes
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
-from tilewright.serve.batched.arrange import meets_itself, shapes_of
+from tilewright.serve.arrays.divided import parts_of, products_of
+from tilewright.serve.batched.arrange import meets_itself
+from tilewright.serve.calls import launch_gemm
 from tilewright.serve.host_blas import is_serving, serve
-from tilewright.serve.overlap import overlaps_itself
+from tilewright.serve.overlap import address_of, in_one_file, overlaps_itself, share, span
 from tilewright.serve.rank_k.host import fill
-from tilewright.serve.rank_k.triangle import blocks_of
 from tilewright.serve.repeated import Known, find, may_be_known, remember
-from tilewright.serve.request import launch_gemm, strided
+from tilewright.serve.request import strided
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(request: Request, device: Device) -> None:
     c = request.c
     check_result(c)
     for name, x in (("a", request.a), ("b", request.b)):
-        if np.shares_memory(x, c):
+        if share(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     if isinstance(device, list | tuple):
         _streamed(device, request)
@@ -128,7 +128,7 @@ def _streamed(device: Device, request: Request) -> None:
     from tilewright.serve.streamed.serve import serve as serve_streamed
 
     devices = devices_of(device)
-    for part in _products(request):
+    for part in products_of(request):
         serve_streamed(devices, part)
 
 
@@ -189,27 +189,25 @@ def _apart(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], known: Known) -> l
     """
     x, y, z = a.flags, b.flags, c.flags
     own = x.owndata and y.owndata and z.owndata
+    if not own and (in_one_file(a, c) or in_one_file(b, c)):  # which the closer look refuses
+        return []
     # NumPy's own memory is aligned to 16 bytes; what it calls aligned is so to a number's parts.
     aligned = own or (c.dtype.kind == "f" and x.aligned and y.aligned and z.aligned)
     # Memory that cannot be written makes no buffer by its array's leave.
     if known.whole and aligned and x.writeable and y.writeable:
-        share = np.may_share_memory
-        if c is a or c is b or (not own and (share(a, c) or share(b, c))):
+        meet = np.may_share_memory
+        if c is a or c is b or (not own and (meet(a, c) or meet(b, c))):
             return []
         if a is b:
             return [a, c]
-        return [] if not own and share(a, b) else [a, b, c]
+        return [] if not own and meet(a, b) else [a, b, c]
     first, second, third = spans = [
-        (low, low + size) for low, size in zip(map(_address, (a, b, c)), known.reach, strict=True)
+        (low, low + size) for low, size in zip(map(address_of, (a, b, c)), known.reach, strict=True)
     ]
     if any(low % min(c.itemsize, _WIDEST_LOAD) for low, _ in spans):
         return []
     pieces = [first, third] if first == second else spans
     return [_bytes(*one) for one in pieces] if _merged(pieces) == sorted(pieces) else []
-
-
-def _address(x: NDArray[Any]) -> int:
-    return int(x.__array_interface__["data"][0])
 
 
 class _Matrix(NamedTuple):
@@ -227,16 +225,14 @@ def _matrix(x: NDArray[Any], matrix: Any) -> _Matrix | None:
     """Return an array whose first product's matrix has `matrix`'s shape and strides."""
     size = x.itemsize
     # Vector loads of complex elements want them aligned to their size, not to their parts'.
-    first = _address(x)
+    first = address_of(x)
     if first % min(size, _WIDEST_LOAD) or any(step % size for step in x.strides):
         return None
     layout = strided(matrix.shape, matrix.strides, size)
     if layout is None:
         return None
-    low = high = first
-    for count, step in zip(x.shape, x.strides, strict=True):
-        low, high = low + min(0, (count - 1) * step), high + max(0, (count - 1) * step)
-    return _Matrix(x, *layout, low, high + size if x.size else low, first)
+    low, high = span(first, x.shape, x.strides, x.dtype)
+    return _Matrix(x, *layout, low, high if x.size else low, first)
 
 
 def _arrays_taken(request: Request) -> tuple[Request, tuple[_Matrix, _Matrix, _Matrix]]:
@@ -267,7 +263,7 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
     pieces = _merged([(x.low, x.high) for x in (a, b, c)])
     most = live.max_allocation
     if most is not None and any(high - low > most for low, high in pieces):
-        for part in _parts(request, a, b, c, most):
+        for part in parts_of(request, most):
             part, arrays = _arrays_taken(part)
             _in_place(live, part, *arrays)
         if request.triangle is not None and request.triangle.filled:
@@ -332,103 +328,6 @@ def _wrapped(
     finally:
         for mem in memory:
             live.free(mem)
-
-
-def _parts(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> Iterator[Request]:
-    """Yield products whose spans are shorter: devices limit a single buffer.
-
-    Those of a batch, or halves of one.
-    """
-    if request.c.ndim > 2:
-        for at in range(request.c.shape[0]):
-            yield _slice(request, at)
-    else:
-        yield from _halves(request, a, b, c, most)
-
-
-def _products(request: Request) -> Iterator[Request]:
-    """Yield the products of a batch, or what is one."""
-    if request.c.ndim == 2:
-        yield request
-    elif request.batch is not None and not request.batch.repeats:
-        a, b, c = (
-            as_strided(getattr(request, name), matrix.shape, matrix.strides)
-            for name, matrix in zip("abc", map(request.matrix, "abc"), strict=True)
-        )
-        yield replace(request, a=a, b=b, c=c, batch=None)
-    else:
-        for at in range(len(request.c)):
-            yield from _products(_slice(request, at))
-
-
-def _slice(request: Request, at: int) -> Request:
-    """Return a part of a batch along its first dimension."""
-    parts: dict[str, Any] = {}
-    for name in "abc":
-        x = getattr(request, name)
-        if x.ndim == request.c.ndim:
-            x = x[at if len(x) > 1 else 0]
-        parts[name] = x
-    a, b, c = parts.values()
-    _, m, n, k = shapes_of(a, b, c, request.trans_a, request.trans_b)
-    made = replace(request, m=m, n=n, k=k, batch=None, **parts)
-    return made if c.ndim == 2 else made.arranged()
-
-
-def _halves(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> list[Request]:
-    """Cut a product in two whose spans are shorter.
-
-    The operand that spans more than `most` bytes is cut across its longer stride; where
-    only a union of operands does, C is.
-    """
-    dimensions = {"a": "mk", "b": "kn", "c": "mn"}
-    matrices = {"a": a, "b": b, "c": c}
-    arrays = {name: x.array for name, x in matrices.items()}
-    for name, trans in (("a", request.trans_a), ("b", request.trans_b)):
-        if trans.transposed:
-            dimensions[name] = dimensions[name][::-1]
-    long = [n for n, x in matrices.items() if x.high - x.low > most]
-    name = long[0] if long else "c"
-    x = arrays[name]
-    reach = [abs(step) * (n - 1) for step, n in zip(x.strides, x.shape, strict=True)]
-    cut = dimensions[name][int(np.argmax(reach))]
-    size = getattr(request, cut)
-    if size < 2:
-        raise ValueError(f"{name} spans more bytes than the device's {most} in one element")
-    if request.triangle is not None and cut != "k":
-        return _of_triangle(request, *arrays.values())
-    parts = []
-    for start, stop in ((0, size // 2), (size // 2, size)):
-        pieces = [
-            arrays[x][tuple(slice(start, stop) if d == cut else slice(None) for d in axes)]
-            for x, axes in dimensions.items()
-        ]
-        # The second half of a sum adds to the first.
-        changes: dict[str, Any] = {cut: stop - start}
-        if cut == "k" and start:
-            changes["beta"] = 1
-        parts.append(replace(request, a=pieces[0], b=pieces[1], c=pieces[2], **changes))
-    return parts
-
-
-def _of_triangle(
-    request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
-) -> list[Request]:
-    """Cut a triangle into two and the product between them."""
-    triangle, n = request.triangle, request.n
-    assert triangle is not None
-    parts = []
-    for block in blocks_of(n, -(-n // 2), triangle.lower):
-        rows = slice(block.row, block.row + block.rows)
-        columns = slice(block.column, block.column + block.columns)
-        x = a[:, rows] if request.trans_a.transposed else a[rows]
-        y = b[columns] if request.trans_b.transposed else b[:, columns]
-        part = replace(
-            request, m=block.rows, n=block.columns, a=x, b=y, c=c[rows, columns],
-            triangle=triangle if block.is_diagonal else None,
-        )  # fmt: skip
-        parts.append(part)
-    return parts
 
 
 def _merged(spans: list[Span]) -> list[Span]:

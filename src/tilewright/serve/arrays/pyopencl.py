@@ -11,9 +11,10 @@ import pyopencl.array
 from tilewright.backend import LiveDevice, Operand, OutOfMemoryError
 from tilewright.backend.opencl.device import OpenCLDevice
 from tilewright.serve.batched.arrange import meets_itself
+from tilewright.serve.calls import launch_gemm
 from tilewright.serve.overlap import overlap
 from tilewright.serve.repeated import find, may_be_known, remember
-from tilewright.serve.request import launch_gemm, strided
+from tilewright.serve.request import strided
 from tilewright.serve.warm import looks
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.serve.arrays import numpy as on_numpy
+from tilewright.serve.overlap import share
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device
@@ -63,7 +64,7 @@ def run(request: Any, device: Device) -> None:
         on_numpy.check_result(request.c)
     for name, x in (("a", request.a), ("b", request.b)):
         both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
-        if x is request.c or (both and np.shares_memory(x, request.c)):
+        if x is request.c or (both and share(x, request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     from tilewright.serve.streamed.serve import devices_of
     from tilewright.serve.streamed.serve import serve as serve_streamed

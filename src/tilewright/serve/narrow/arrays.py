@@ -10,7 +10,7 @@ from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
 from tilewright.serve.checks import kinds_of, loaded, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
-from tilewright.serve.overlap import overlap
+from tilewright.serve.overlap import overlap, share
 
 __all__ = ["Arrays", "ExportedArrays", "arrays_of"]
 
@@ -80,7 +80,7 @@ class _NumPyLike:
 
     def shared(self, x: Any, y: Any) -> bool:
         if isinstance(x, np.ndarray):
-            return bool(np.shares_memory(x, y))
+            return share(x, y)
         return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
 
     def out_name(self, dtype: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.serve.host_products import multiplied
 from tilewright.serve.rank_k.triangle import Block, Triangle, blocks_of
 
 if TYPE_CHECKING:
@@ -19,11 +20,9 @@ _SIDE = 256
 
 
 def update_of(triangle: Triangle) -> Callable[..., None]:
-    """Return what computes a triangle of alpha x y + beta c; as of `host_blas.multiplied`."""
+    """Return what computes a triangle of alpha x y + beta c; as of `host_products.multiplied`."""
 
     def update(x: Any, y: Any, c: NDArray[Any], *rest: Any) -> None:
-        from tilewright.serve.host_blas import multiplied
-
         for block in blocks_of(len(c), _SIDE, triangle.lower):
             rows, columns = _slices(block)
             left, right = (None, None) if x is None else (x[rows], y[:, columns])

@@ -36,9 +36,9 @@ from tilewright.backend.cuda.functions import (
     CopyPeer,
 )
 from tilewright.backend.libcuda import library
-from tilewright.serve.calls import planned, start
+from tilewright.serve.calls import planned, start, wanted_of
 from tilewright.serve.plan import core
-from tilewright.serve.request import Request, column_major_call, wanted_of
+from tilewright.serve.request import Request, column_major_call
 from tilewright.serve.streamed.placed import DeviceLines
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.timeline import is_recording

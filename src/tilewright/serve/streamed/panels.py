@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilewright.backend import Event, Operand
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.placed import PlacedMatrix
@@ -111,6 +114,11 @@ class Panels:
         """Return the pieces of k that come at once with one."""
         is_cut = len(self._sides) > 1 or not self._tiling.early
         return self._tiling.unit(number, p) if is_cut else (p, p + 1)
+
+    def counts(self, number: int, p: int) -> NDArray[np.int32]:
+        """Return what the guard found; see `SplitOperand.counts`."""
+        assert self.split is not None
+        return self.split.counts(number, p, self.unit(number, p))
 
     def _panel(self, number: int, steps: Piece) -> Slot:
         """Return a panel; the one that was used longest ago makes room."""

@@ -40,13 +40,12 @@ from tilewright.serve.split.decision import (
 from tilewright.serve.split.product import Parts, Work, product_for
 from tilewright.serve.split.promise import MOST_K
 from tilewright.serve.split.serve import why_ieee
-from tilewright.serve.streamed.panels import Panels
-from tilewright.serve.streamed.tiling import Piece, Place, span
+from tilewright.serve.streamed.tiling import Piece, span
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.sources import Operands, Stored
 
-__all__ = ["Part", "SplitOperand", "are_multiplied", "are_right", "multiply", "steps_to_split"]
+__all__ = ["Part", "SplitOperand", "are_multiplied", "multiply", "steps_to_split"]
 
 # Every piece begins at a multiple of what allocators align to; TMA wants columns aligned to 16.
 _PIECE, _COLUMN = 256, 16
@@ -138,6 +137,17 @@ class SplitOperand:
     def _numbers_bytes(self) -> int:
         words = 5 * self.sides + 4  # exponents, three counts and two marks, from any side on
         return _up(4 * words, _PIECE)
+
+    def counts(self, number: int, p: int, unit: Piece) -> NDArray[np.int32]:
+        """Return what the guard found in a piece of the sides and of k, once that is known.
+
+        It came with the pieces of k of a `unit`, and is told as if all others were seen.
+        """
+        assert self.decisions is not None
+        (begin, end), (start, stop) = span(self.ks, unit), self.ks[p]
+        found: NDArray[np.int32] = self.decisions[number, unit[0]].copy()
+        found[SEEN : WIDE + 1] -= end - begin - (stop - start)
+        return found
 
     def split(
         self, live: Any, stream: int, sides: Piece, number: int, steps: Piece, operand: Operand,
@@ -231,23 +241,6 @@ def are_multiplied(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
         return False
     terms = seen if short_a or short_b else wide
     return terms >= TERMS_FP16 and max(cut_a, cut_b) <= seen // TERMS_A_CUT
-
-
-def are_right(panels: Sequence[Panels], place: Place, ks: Sequence[Piece]) -> bool:
-    """Whether a tile may be a product of parts, of each piece of k."""
-    for p, (start, stop) in enumerate(ks):
-        words = []
-        for one, number in zip(panels, place, strict=True):
-            assert one.split is not None
-            assert one.split.decisions is not None
-            unit = one.unit(number, p)
-            begin, end = span(ks, unit)
-            mine = one.split.decisions[number, unit[0]].copy()
-            mine[SEEN : WIDE + 1] -= end - begin - (stop - start)  # as if all others were seen
-            words.append(mine)
-        if not are_multiplied(words[0], words[1], stop - start):
-            return False
-    return True
 
 
 def multiply(

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
+from tilewright.serve.calls import launch_gemm
 
 if TYPE_CHECKING:
     from tilewright.serve.streamed.parts import Part, SplitOperand
@@ -126,8 +127,6 @@ class InOrder:
         parts: Sequence[Part] = (),
     ) -> None:  # fmt: skip
         """Multiply, and wait for it."""
-        from tilewright.serve.request import launch_gemm
-
         size = request.precision.element_bytes
         placed = tuple(
             (Operand(x.memory[0], x.memory[1] // size, x.ld), row_major)
