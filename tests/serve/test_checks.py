@@ -24,3 +24,13 @@ def test_what_another_thread_imports_meanwhile_is_nobodys_library(monkeypatch):
     assert np.array_equal(tw.gemm(x, x, epilogue=tw.Epilogue(activation="relu")), x)
     with pytest.raises(TypeError, match="give NumPy arrays only"):
         tw.gemm("a", "b")
+
+
+def test_types_are_told_apart_by_what_they_are():
+    """Double-double's have names of their parts, as have other structures."""
+    x, fields = np.ones((2, 2)), np.zeros((2, 2), [("hi", "f4")])
+    for a, b in ((x, fields), (fields, x)):
+        with pytest.raises(ValueError, match=r"b\.dtype=.* but a\.dtype="):
+            tw.gemm(a, b)
+    with pytest.raises(ValueError, match="a is real but b is complex"):
+        tw.gemm(tw.DoubleDouble(x), tw.DoubleDouble(x + 0j))

@@ -84,5 +84,9 @@ def test_what_is_no_matrix_is_refused_by_name():
         tw.matmul([1.0], [2.0])
     with pytest.raises(TypeError, match="b is None"):
         tw.matmul(np.ones(3), None)
-    with pytest.raises(ValueError, match="inner sizes must agree"):
+    with pytest.raises(TypeError, match="b is a list"):
+        tw.matmul(np.ones(3), [2.0])
+    with pytest.raises(ValueError, match=r"b\.shape=\(4, 2\) does not fit a\.shape=\(3,\)"):
         tw.matmul(np.ones(3), np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"b\.shape=\(4,\) does not fit a\.shape=\(2, 3\)"):
+        tw.matmul(np.ones((2, 3)), np.ones(4))

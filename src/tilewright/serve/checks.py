@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.precision import PRECISIONS, Precision, precision_of
+from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, Precision, precision_of
 from tilewright.text import shown
 
 __all__ = [
@@ -24,6 +24,9 @@ __all__ = [
     "scalars_of",
     "zero_pivot",
 ]
+
+# Element types of double-double, real and complex.
+_PAIRS = {DOUBLE_DOUBLE["e"].dtype, DOUBLE_DOUBLE["w"].dtype}
 
 
 def check_given(a: Any, b: Any) -> None:
@@ -67,7 +70,7 @@ def one_precision(a: Any, b: Any, c: Any) -> Precision:
     """Return the precision of matrices of one type."""
     for name, x in (("b", b), ("c", c)):
         if x is not None and x.dtype != a.dtype:
-            if getattr(a.dtype, "names", None):  # double-double, which has no astype
+            if {a.dtype, x.dtype} == _PAIRS:  # which have no astype
                 real, other = ("a", name) if "re" in x.dtype.names else (name, "a")
                 raise ValueError(
                     f"{real} is real but {other} is complex;"
@@ -132,7 +135,7 @@ def _integer(name: str, value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or number != value or not -(2**31) <= number < 2**31:
-        raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
+        raise ValueError(f"{name}={shown(value)} is not for integers; give an int of 32 bits")
     return number
 
 

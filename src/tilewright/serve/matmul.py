@@ -52,13 +52,14 @@ def matmul(
     The rules are those of the Python array API standard 2024.12, ``matmul``.
     """
     check_given(a, b)
-    dimensions = []
+    shapes: list[Any] = []
     for name, x in (("a", a), ("b", b)):
-        shape = getattr(x, "shape", None)  # gemm() says what has none
-        if shape == ():
+        shapes.append(getattr(x, "shape", None))  # gemm() says what has none
+        if shapes[-1] == ():
             raise ValueError(f"{name} has no dimensions; multiply by a number with *")
-        dimensions.append(2 if shape is None else len(shape))
-    row, column = (number == 1 for number in dimensions)
+    row, column = (shape is not None and len(shape) == 1 for shape in shapes)
+    if (row or column) and None not in shapes and shapes[0][-1] != shapes[1][0 if column else -2]:
+        raise ValueError(f"b.shape={tuple(shapes[1])} does not fit a.shape={tuple(shapes[0])}")
     rows = a.reshape((1, a.shape[0])) if row else a
     columns = b.reshape((b.shape[0], 1)) if column else b
     made = gemm(rows, columns, accuracy=accuracy, out_dtype=out_dtype, device=device)

@@ -67,6 +67,7 @@ def test_nothing_is_computed_of_a_group_that_is_no_product():
         ([x, x], [x], ValueError, r"len\(b\)=1 but len\(a\)=2"),
         ([x, x.astype("f4")], [x, x.astype("f4")], ValueError, r"a\[1\]\.dtype"),
         ([x, None], [x, x], TypeError, r"a\[1\] is None"),
+        ([x, [[1.0]]], [x, x], TypeError, r"a\[1\] is a list"),
         ([x, x[0]], [x, x], ValueError, r"a\[1\]\.shape=\(3,\) is not a matrix"),
         (x, [x, x], TypeError, "a is a ndarray; give a list"),
     ):

@@ -127,9 +127,12 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
             if name != "c":
                 raise TypeError(f"{name}[{at}] is None; give an array")
             continue
-        if len(getattr(x, "shape", ())) != 2:
-            shape = tuple(getattr(x, "shape", ()))
-            raise ValueError(f"{name}[{at}].shape={shape} is not a matrix; give two dimensions")
+        if not hasattr(x, "shape"):
+            raise TypeError(f"{name}[{at}] is a {type(x).__name__}; give an array")
+        if len(x.shape) != 2:
+            raise ValueError(
+                f"{name}[{at}].shape={tuple(x.shape)} is not a matrix; give two dimensions"
+            )
         if not _alike(x, first):
             raise TypeError(
                 f"{name}[{at}] is a {type(x).__name__} but a[0] is a {type(first).__name__};"
