@@ -6,28 +6,26 @@ import math
 from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tilewright.precision import dtype_of
 from tilewright.serve.checks import kinds_of, loaded
-from tilewright.serve.narrow.arrays import arrays_of
-from tilewright.serve.narrow.types import type_name
-from tilewright.serve.overlap import overlap
+from tilewright.serve.narrow.arrays import NumPyLike, TorchTensors
 
 __all__ = ["Library", "library_of"]
 
 
-class Library:
+class Library(NumPyLike):
     """What an epilogue asks of an array library; this is NumPy's and CuPy's."""
 
     name = "numpy"
 
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-        self.on_device = module is not np
+    @property
+    def on_device(self) -> bool:
+        """Whether its arrays are on a device."""
+        return self.module is not np
 
     def layout(self, x: Any) -> Hashable:
         """Return all that a plan depends on of a CuPy array but its address."""
@@ -41,10 +39,6 @@ class Library:
         """Return where an array on a device begins."""
         return int(x.data.ptr)
 
-    def meet(self, x: Any, y: Any) -> bool:
-        """Whether arrays on a device share an element."""
-        return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
-
     def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
         """Return a new row-major array on the device of another."""
         with self.beside(like):
@@ -53,29 +47,6 @@ class Library:
     def beside(self, x: Any) -> AbstractContextManager[Any]:
         """Return a context in which new arrays and results are on the device of an array."""
         return self.module.cuda.Device(x.data.device_id) if self.on_device else nullcontext()
-
-    def owns(self, x: Any) -> bool:
-        """Whether an array is of this library."""
-        return isinstance(x, self.module.ndarray)
-
-    def arrays(self, a: Any, b: Any, c: Any) -> Any:
-        """Return what products of short operands ask of the library."""
-        return arrays_of(a, b, c)
-
-    def dtype(self, x: Any) -> Any:
-        """Return the type that a caller named."""
-        try:
-            return np.dtype(x) if x != "bfloat16" else x
-        except TypeError:  # an error names it where results are checked
-            return x
-
-    def cast(self, x: Any, name: str) -> Any:
-        """Return an array in a type, or the array itself where it has it."""
-        return x if type_name(x.dtype) == name else self.arrays(x, x, None).cast(x, name)
-
-    def put(self, c: Any, values: Any) -> None:
-        """Write numbers into an array, rounded to its type."""
-        self.arrays(c, c, None).put(c, values)
 
     def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         """Return zeros of a type beside another array."""
@@ -116,13 +87,10 @@ class CuPy(Library):
     name = "cupy"
 
 
-class Torch(Library):
+class Torch(TorchTensors, Library):
     """PyTorch's tensors on a CUDA device."""
 
     name = "torch"
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.on_device = module, True
 
     def layout(self, x: Any) -> Hashable:
         """Return all that a plan depends on of a tensor but its address; None of unusual ones."""
@@ -134,21 +102,11 @@ class Torch(Library):
     def address(self, x: Any) -> int:
         return int(x.data_ptr())
 
-    def meet(self, x: Any, y: Any) -> bool:
-        """Whether tensors share an element."""
-        return self.arrays(x, y, None).shared(x, y)  # type: ignore[no-any-return]
-
     def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
         return self.module.empty(shape, dtype=getattr(self.module, name), device=like.device)
 
     def beside(self, x: Any) -> AbstractContextManager[Any]:
         return nullcontext()  # results of tensors are on their device
-
-    def owns(self, x: Any) -> bool:
-        return isinstance(x, self.module.Tensor) and bool(x.is_cuda)
-
-    def dtype(self, x: Any) -> Any:
-        return x
 
     def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         return self.module.zeros(shape, dtype=getattr(self.module, name), device=like.device)
@@ -182,7 +140,7 @@ def library_of(a: Any, b: Any, c: Any) -> Library:
     able += [CuPy(cupy)] if cupy is not None else []
     able += [Torch(torch)] if torch is not None else []
     for one in able:
-        if all(map(one.owns, given)):
+        if all(map(one.own, given)):
             return one
     kinds = kinds_of(given)
     raise TypeError(f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone")

@@ -173,7 +173,7 @@ def gemm_then(
 
             scalars = complex(alpha).real, complex(beta).real
             call = Call(_precision(type_name(a.dtype), out), m, n, k, *scalars, op_a, op_b)
-            made = _fused(library.arrays(a, b, c), call, a, b, c, vectors, key)
+            made = _fused(library, call, a, b, c, vectors, key)
             if made is not None:
                 return made
         return _behind(
@@ -205,27 +205,26 @@ def _check(
         )
     letters = {"float64": "d", "complex64": "c", "complex128": "z"}
     check_scalars(alpha, beta, precision(letters.get(out, "s")), c)
-    arrays = library.arrays(a, b, c)
     given = {"a": a, "b": b, "c": c, "scale_a": vectors.scale_a, "scale_b": vectors.scale_b}
     for name, x in {**given, "bias": vectors.bias}.items():
         if x is None:
             continue
-        arrays.check(name, x)
+        library.check(name, x)
         if library.place(x) != library.place(a):
             raise ValueError(
                 f"{name} is on {library.place(x)} but a is on {library.place(a)};"
                 " move them to one device"
             )
     meets = overlaps_itself if c is not None and len(c.shape) == 2 else meets_itself
-    if c is not None and meets(c.shape, arrays.steps(c)):
+    if c is not None and meets(c.shape, library.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in {**given, "c": None, "bias": vectors.bias}.items():
-        if c is not None and x is not None and arrays.shared(x, c):
+        if c is not None and x is not None and library.shared(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
 
 
 def _fused(
-    library: Any, call: Call, a: Any, b: Any, c: Any, vectors: Vectors, key: Hashable
+    library: Library, call: Call, a: Any, b: Any, c: Any, vectors: Vectors, key: Hashable
 ) -> Any:
     """Return the result of one kernel; None where there is none for the arrays.
 
@@ -265,7 +264,7 @@ def _key(
     usual = all(type(x) in (int, float) and -_MOST < x < _MOST for x in (alpha, beta))
     vectors = epilogue.bias, epilogue.scale_a, epilogue.scale_b
     known = [x for x in (a, b, c, *vectors) if x is not None]
-    if not usual or alpha == 0 or (c is None and beta != 0) or not all(map(library.owns, known)):
+    if not usual or alpha == 0 or (c is None and beta != 0) or not all(map(library.own, known)):
         return None
     layouts = ["" if x is None else library.layout(x) for x in (a, b, c, *vectors)]
     if None in layouts:
@@ -282,17 +281,16 @@ def _again(
     vectors = epilogue.scale_a, epilogue.scale_b, epilogue.bias
     if found is None:
         return None
-    if c is not None and any(x is not None and library.meet(x, c) for x in (a, b, *vectors)):
+    if c is not None and any(x is not None and library.shared(x, c) for x in (a, b, *vectors)):
         return None
     target = library.empty(a, found.shape, found.out) if c is None else c
     first, second = (b, a) if found.exchanged else (a, b)
-    arrays = library.arrays(a, b, None)
-    stream = arrays.stream(found.live.ordinal)
+    stream = library.stream(found.live.ordinal)
     native = call_of(
         library.address(first), library.address(second), library.address(target), alpha, beta,
         stream, vectors=[0 if x is None else library.address(x) for x in vectors],
     )  # fmt: skip
-    enqueue(found.live, found.plan, native, stream, arrays.memory)
+    enqueue(found.live, found.plan, native, stream, library.memory)
     return target
 
 
@@ -305,8 +303,8 @@ class _Place:
     is_own: bool  # whether they are where the caller has them
 
 
-def _placed(library: Any, x: Any, kind: str) -> _Place:
-    cast = x if type_name(x.dtype) == kind else library.cast(x, kind)
+def _placed(library: Library, x: Any, kind: str) -> _Place:
+    cast = library.cast(x, kind)
     view = library.view("epilogue", cast)
     apart = view.strides[0] != view.dtype.itemsize
     if apart:
@@ -384,7 +382,7 @@ def _out(library: Library, a: Any, c: Any, out_dtype: Any) -> str:
         able = ("float32", "float16", "bfloat16")
     else:
         able = results_of(kind)
-    asked = None if out_dtype is None else type_name(library.dtype(out_dtype))
+    asked = None if out_dtype is None else library.out_name(out_dtype)
     held = asked if c is None else type_name(c.dtype)
     if asked not in (None, held) or (held is not None and held not in able):
         wrong = f"out_dtype={shown(out_dtype)}" if c is None else f"c.dtype={c.dtype}"
@@ -409,7 +407,7 @@ def _vector(
 ) -> Any:
     if x is None:
         return None
-    if not library.owns(x):
+    if not library.own(x):
         raise TypeError(f"{name} is a {type(x).__name__}; give an array of the operands' kind")
     if tuple(x.shape) not in shapes:
         wanted = " or ".join(map(str, shapes))

@@ -25,7 +25,7 @@ class Arrays(Protocol):
         """Refuse an array that is not multiplied."""
 
     def cast(self, x: Any, name: str) -> Any:
-        """Return an array's numbers in another type."""
+        """Return an array's numbers in a type: the array itself where it has it."""
 
     def put(self, c: Any, values: Any) -> None:
         """Write numbers into an array, rounded to its type."""
@@ -56,22 +56,24 @@ class Arrays(Protocol):
         """Return the library's allocator, if it has one."""
 
 
-class _NumPyLike:
+class NumPyLike:
     """Arrays of NumPy or CuPy."""
 
     def __init__(self, module: Any) -> None:
-        self._module = module
+        self.module = module
 
     def cast(self, x: Any, name: str) -> Any:
         with np.errstate(all="ignore"):  # rounding, infinity and wrapping are meant
-            return x.astype(dtype_of(name) if isinstance(x, np.ndarray) else name)
+            if isinstance(x, np.ndarray):
+                return x.astype(dtype_of(name), copy=False)
+            return x if type_name(x.dtype) == name else x.astype(name)
 
     def put(self, c: Any, values: Any) -> None:
         with np.errstate(all="ignore"):
             c[...] = values.astype(c.dtype)
 
     def triangle(self, x: Any, *, lower: bool) -> Any:
-        return (self._module.tril if lower else self._module.triu)(x)
+        return (self.module.tril if lower else self.module.triu)(x)
 
     def check(self, name: str, x: Any) -> None:
         refuse_masked(x)
@@ -94,10 +96,10 @@ class _NumPyLike:
         return x.strides
 
     def own(self, x: Any) -> bool:
-        return isinstance(x, self._module.ndarray)
+        return isinstance(x, self.module.ndarray)
 
     def view(self, name: str, x: Any) -> Any:
-        if self._module is np:
+        if self.module is np:
             return None
         from tilewright.serve.arrays import cupy as on_cupy
 
@@ -119,14 +121,14 @@ class _NumPyLike:
         return on_cupy.memory(ordinal, size)
 
 
-class _TorchTensors:
+class TorchTensors:
     """Tensors of PyTorch on a CUDA device."""
 
     def __init__(self, module: Any) -> None:
-        self._module = module
+        self.module = module
 
     def cast(self, x: Any, name: str) -> Any:
-        return x.to(getattr(self._module, name))
+        return x.to(getattr(self.module, name))
 
     def put(self, c: Any, values: Any) -> None:
         c.copy_(values)
@@ -135,7 +137,7 @@ class _TorchTensors:
         return x.tril() if lower else x.triu()
 
     def check(self, name: str, x: Any) -> None:
-        if x.requires_grad and self._module.is_grad_enabled():
+        if x.requires_grad and self.module.is_grad_enabled():
             raise ValueError(
                 f"{name} requires grad, which gemm() does not compute; give {name}.detach()"
             )
@@ -154,7 +156,7 @@ class _TorchTensors:
         return x.stride()
 
     def own(self, x: Any) -> bool:
-        return isinstance(x, self._module.Tensor) and bool(x.is_cuda)
+        return isinstance(x, self.module.Tensor) and bool(x.is_cuda)
 
     def view(self, name: str, x: Any) -> Any:
         from tilewright.serve.arrays import torch as on_torch
@@ -164,7 +166,7 @@ class _TorchTensors:
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         from tilewright.serve.arrays import torch as on_torch
 
-        return on_torch.new(like, shape, getattr(self._module, name))
+        return on_torch.new(like, shape, getattr(self.module, name))
 
     def stream(self, ordinal: int) -> int:
         from tilewright.serve.arrays import torch as on_torch
@@ -202,7 +204,7 @@ class ExportedArrays:
 
     def out_name(self, dtype: Any) -> str:
         """Return the name of NumPy's type."""
-        return _NumPyLike(np).out_name(dtype)
+        return NumPyLike(np).out_name(dtype)
 
     def steps(self, x: Any) -> Any:
         """Return the strides in bytes."""
@@ -248,9 +250,9 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
     """
     given = [x for x in (a, b, c) if x is not None]
     cupy, torch = loaded("cupy"), loaded("torch")
-    kinds: list[Arrays] = [_NumPyLike(np)]
-    kinds += [_NumPyLike(cupy)] if cupy is not None else []
-    kinds += [_TorchTensors(torch)] if torch is not None else []
+    kinds: list[Arrays] = [NumPyLike(np)]
+    kinds += [NumPyLike(cupy)] if cupy is not None else []
+    kinds += [TorchTensors(torch)] if torch is not None else []
     for kind in kinds:
         if all(kind.own(x) for x in given):
             return kind

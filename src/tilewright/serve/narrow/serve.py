@@ -177,7 +177,7 @@ def _floats(
 ) -> Any:
     """Return the result in float32."""
     wide = None if c is None else library.cast(c, "float32")
-    if wide is c and c is not None:  # a cast to its own type may be no copy
+    if wide is c and c is not None:
         wide = c * 1
     x, y = library.cast(a, "float32"), library.cast(b, "float32")
     return in_single(x, y, wide, alpha, beta)
