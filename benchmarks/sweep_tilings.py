@@ -28,7 +28,7 @@ from tilewright.bench.peers import peer
 from tilewright.bench.sweep import OURS, interleaved_calls, way_call
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import schedule_space
-from tilewright.serve.realigned import way_of
+from tilewright.serve.routes.realigned import way_of
 from tilewright.space import Constraint, Space
 from tilewright.stencil import Variant, stencil
 from tilewright.tuning.measure import Workload

@@ -140,7 +140,8 @@ def test_what_a_first_call_imports_is_quick_to_define() -> None:
     """A class of the standard library's decorator takes ten times as long."""
     code = (
         "import sys\nfrom tilewright.serve.arrays import device\n"
-        "from tilewright.serve.split import serve\nfrom tilewright.serve.narrow import serve\n"
+        "from tilewright.serve.routes.split import serve\n"
+        "from tilewright.serve.narrow import serve\n"
         "print(sorted({f'{one.__module__}.{one.__qualname__}' for name, module"
         " in list(sys.modules.items()) if name.startswith('tilewright') for one in"
         " vars(module).values() if isinstance(one, type)"

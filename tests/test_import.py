@@ -61,8 +61,8 @@ def test_a_call_on_cuda_arrays_imports_little():
     code = (
         "import sys, tilewright as tw\ntw.gemm\n"
         "from tilewright.serve.arrays import device\n"
-        "from tilewright.serve import kernels, realigned\n"
-        "from tilewright.serve.split import chain, serve\n"
+        "from tilewright.serve import kernels\n"
+        "from tilewright.serve.routes.split import chain, serve\n"
         "slow = ('cuda.bindings', 'importlib.resources', 'numpy.typing', 'secrets', 'sysconfig',\n"
         "    'tilewright.backend.cuda.compiler', 'tilewright.backend.cuda.launch',\n"
         "    'tilewright.space.diagram', 'tilewright.space.funnel',\n"

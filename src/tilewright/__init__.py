@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from tilewright.serve.arenas import release
     from tilewright.serve.batched.grouped import grouped_gemm
     from tilewright.serve.bound import bound
+    from tilewright.serve.decision import Decision
     from tilewright.serve.double_double import DoubleDouble
     from tilewright.serve.epilogue.serve import Epilogue
     from tilewright.serve.find import device
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.matmul import matmul
-    from tilewright.serve.residues.decision import CertificateError
-    from tilewright.serve.split import Decision
+    from tilewright.serve.routes.residues.decision import CertificateError
     from tilewright.serve.syrk import herk, syrk
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
 
 _HOMES = {
-    "CertificateError": "tilewright.serve.residues.decision",
-    "Decision": "tilewright.serve.split",
+    "CertificateError": "tilewright.serve.routes.residues.decision",
+    "Decision": "tilewright.serve.decision",
     "DoubleDouble": "tilewright.serve.double_double",
     "Epilogue": "tilewright.serve.epilogue.serve",
     "Precision": "tilewright.precision",

@@ -28,7 +28,7 @@ import numpy as np
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve.accuracy import arithmetic_of, by_precision, with_accuracy
-from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.gemm import gemm
 from tilewright.serve.request import Request
 

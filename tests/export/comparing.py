@@ -11,7 +11,7 @@ from tilewright.backend import Kernel, Operand
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve.request import Request, column_major_call
-from tilewright.serve.routes import lay_out
+from tilewright.serve.routes.lay_out import lay_out
 from tilewright.stencil import Source, TensorMap
 
 # Of copies, as `expected` lays them out.

@@ -20,7 +20,7 @@ from tests.tuning.measurement_examples import few
 from tilewright.portfolio import choose
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
-from tilewright.serve.realigned import best_way
+from tilewright.serve.routes.realigned import best_way
 
 pytestmark = [needs_c, pytest.mark.usefixtures("drawn_portfolios")]
 

@@ -15,8 +15,8 @@ from tilewright.backend import GemmCall, Operand
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.kernels import begin_aligned
-from tilewright.serve.routes import direct
-from tilewright.serve.split.chain import Chain
+from tilewright.serve.routes.direct import direct
+from tilewright.serve.routes.split.chain import Chain
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.simt_async import SimtAsync
@@ -85,6 +85,6 @@ def test_gemm_launches_what_can_read_its_arrays(boxes, a, boxed):
 def test_so_does_the_last_step_of_fp32_arithmetic(boxes, a, boxed):
     """Which multiplies as IEEE says where the guard decides so."""
     made = call(a=a)
-    [step] = Chain(Hopper(), None, WON, made, "fp32")._ieee("decision")
-    assert step.source.code == cubin_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
-    assert sum(isinstance(x, TensorMap) for x in step.arguments) == 2 * boxed
+    [(kernel, _, arguments)] = Chain(Hopper(), None, WON, made, "fp32")._ieee("decision")
+    assert kernel.code == cubin_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
+    assert sum(isinstance(x, TensorMap) for x in arguments) == 2 * boxed

@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.serve import scratch as scratches
 from tilewright.serve.calls import forget_plans
-from tilewright.serve.split import serve_unproved
+from tilewright.serve.unproved import serve_unproved
 
 DEVICE = "opencl"
 letters = st.sampled_from("NTC")
@@ -180,7 +180,7 @@ def test_gemm_in_parts_is_blas(accuracy, trans, layout, shape, alpha, beta, seed
 
 
 def test_a_long_sum_is_cut_in_pieces(monkeypatch):
-    from tilewright.serve.split import chain
+    from tilewright.serve.routes.split import chain
 
     a, b = operands(3, 40, 32, 200)
     c = np.ones((40, 32), np.float32)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.serve import calls, routes
+from tilewright.serve import calls
+from tilewright.serve.routes import direct
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def cut(monkeypatch):
         at = sorted({0, min(64, problem.k), min(128, problem.k), problem.k})
         return list(itertools.pairwise(at)) or [(0, 0)]
 
-    monkeypatch.setattr(routes, "pieces_of_k", pieces)
+    monkeypatch.setattr(direct, "pieces_of_k", pieces)
     calls.forget_plans()
     yield
     calls.forget_plans()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.serve.host_blas import left_out
-from tilewright.serve.rank_k import lay_out
-from tilewright.serve.split import serve_unproved
+from tilewright.serve.routes import rank_k
+from tilewright.serve.unproved import serve_unproved
 
 DTYPES = ("f4", "f8", "c8", "c16")
 
@@ -244,7 +244,7 @@ def test_equal_calls_give_equal_bits(live):
 
 def test_host_blas_serves_where_it_does(monkeypatch):
     monkeypatch.setattr("tilewright.serve.host_blas._serves", True)
-    monkeypatch.setattr(lay_out, "lay_out_triangle", None)
+    monkeypatch.setattr(rank_k, "lay_out_triangle", None)
     tw.syrk(np.ones((4, 5)))
     with left_out(), pytest.raises(TypeError):
         tw.syrk(np.ones((4, 5)) * 2)

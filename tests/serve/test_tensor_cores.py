@@ -12,7 +12,7 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio.find import shipped_for
 from tilewright.precision import precision
 from tilewright.problem import Trans
-from tilewright.serve.split.product import HopperProduct, ModelProduct
+from tilewright.serve.routes.split.product import HopperProduct, ModelProduct
 from tilewright.serve.tensor_cores import config_for, wgmma
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, NAMED, TensorVariant, variant_named

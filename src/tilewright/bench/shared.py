@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
-from tilewright.serve.split.promise import MOST_K
+from tilewright.serve.routes.split.promise import MOST_K
 from tilewright.serve.streamed.schedule import Schedule, schedule_of
 from tilewright.serve.streamed.tiling import Piece, Place, Tiling, span
 

@@ -18,7 +18,7 @@ from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.serve.calls import Wanted, launch
 from tilewright.serve.kernels import ready
-from tilewright.serve.realigned import Way, way_of
+from tilewright.serve.routes.realigned import Way, way_of
 from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.noise import OutsideLoad, noise
@@ -100,7 +100,7 @@ class Row:
     total_seconds : dict
         As `seconds`, with transfers; empty where they were not asked for.
     copies : tuple of str
-        Operands that are copied before (`tilewright.serve.realigned`), within our times.
+        Operands that are copied before (`tilewright.serve.routes.realigned`), within our times.
     errors : dict
         See `bench.errors`, of everybody on the device's own matrices; empty if not asked for.
     noise : tuple of str

@@ -420,7 +420,7 @@ def _calls(live: LiveDevice, problem: Problem, workload: Workload) -> Iterator[t
     from tilewright.bench.peers import UnavailableError, peer
     from tilewright.bench.sweep import OURS, our_call, way_call
     from tilewright.portfolio.choose import default_choice
-    from tilewright.serve.realigned import way_of
+    from tilewright.serve.routes.realigned import way_of
     from tilewright.stencil import Variant
 
     yield OURS, way_call(workload, way_of(live, problem, workload.call))

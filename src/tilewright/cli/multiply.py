@@ -131,7 +131,7 @@ def _written(
     """
     from tilewright.paths import written_atomically
     from tilewright.problem import Trans
-    from tilewright.serve.batched.arrange import shapes_of
+    from tilewright.serve.arrange import shapes_of
 
     given = [x for x in matrices if x is not None]
     alike = all(_is_plain(x) and x.dtype == given[0].dtype for x in given)

@@ -98,7 +98,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Copies:
-    """What copies a precision's operands before a product; see `tilewright.serve.realigned`.
+    """What copies a precision's operands before a product; see `tilewright.serve.routes.realigned`.
 
     Parameters
     ----------

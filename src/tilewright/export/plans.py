@@ -30,7 +30,7 @@ from tilewright.paths import write_atomically
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Layout, Space
-from tilewright.serve.routes import lay_out, why_ieee
+from tilewright.serve.routes.lay_out import lay_out, why_ieee
 from tilewright.stencil import Source, TensorMap
 
 __all__ = ["ACCURACIES", "Planner", "serving"]

@@ -37,7 +37,7 @@ from tilewright.stencil.wgmma import (
 
 __all__ = ["kernels_of", "measure_arithmetic"]
 
-# Sides are log-uniform; longer sums are cut into pieces (`tilewright.serve.split`).
+# Sides are log-uniform; longer sums are cut into pieces (`tilewright.serve.routes.split`).
 _LEAST, _MOST = 6.0, 13.0
 
 # Numbers that operands repeat.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.precision import PRECISIONS, Precision, double_double_row
 
 if TYPE_CHECKING:
-    from tilewright.serve.split import Decision
+    from tilewright.serve.decision import Decision
 
 __all__ = [
     "BY_RESIDUES",

@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
@@ -26,20 +26,19 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.arenas import Memory, enqueue, workspace
-from tilewright.serve.batched.arrange import Repeat
-from tilewright.serve.batched.one_launch import keeps_alignment
-from tilewright.serve.kernels import begins
+from tilewright.serve.arrange import Repeat
+from tilewright.serve.decision import Decision, Grounds, words_on
+from tilewright.serve.kernels import begins, keeps_alignment
 from tilewright.serve.laid_out import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.ordered import OrderedPlan, made_up
 from tilewright.serve.plan import Plan, WorkspaceError, call_of
 from tilewright.serve.request import Placed, Request, column_major_call
-from tilewright.serve.residues.options import PLAIN, Residues
-from tilewright.serve.routes import Laid, lay_out
+from tilewright.serve.routes.lay_out import lay_out
+from tilewright.serve.routes.residues.options import PLAIN, Residues
+from tilewright.serve.steps import Laid
+from tilewright.serve.triangle import Triangle
+from tilewright.serve.unproved import unproved_are_served
 from tilewright.timeline import span
-
-if TYPE_CHECKING:
-    from tilewright.serve.rank_k.triangle import Triangle
-    from tilewright.serve.split.decision import Decision, Grounds
 
 __all__ = [
     "Planned",
@@ -165,7 +164,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         _begins(call.a, p.precision, wanted.repeats, 1),
         _begins(call.b, p.precision, wanted.repeats, 2),
     )
-    of = bool(arithmetic) and _unproved_are_served()
+    of = bool(arithmetic) and unproved_are_served()
     part = wanted.triangle
     keeps = call.beta != 0 or part is None  # passes over a triangle depend on it
     key = (
@@ -229,13 +228,6 @@ def _is_ordered(live: LiveDevice) -> bool:
 def _at_address(base: int, begins: int, ld: int) -> Operand:
     """Return an operand to lay out with on a CUDA device."""
     return Operand(base + begins, 0, ld)
-
-
-def _unproved_are_served() -> bool:
-    """Whether parts may serve where they are not proved; few programs need that import."""
-    from tilewright.serve.split.product import unproved_are_served
-
-    return unproved_are_served()
 
 
 def keep(key: Hashable, made: Any, *, large: bool = False) -> None:
@@ -367,11 +359,9 @@ def _begun(
 
 def _words(live: LiveDevice, wanted: Wanted) -> Any:
     """Return memory where a decision will be written; a certificate finds its random seed there."""
-    from tilewright.serve.split.decision import words_on
-
     if not wanted.residues.certify:
         return words_on(live)
-    from tilewright.serve.residues.decision import first_words
+    from tilewright.serve.routes.residues.decision import first_words
 
     return words_on(live, first_words(prod(one[0] for one in wanted.repeats)))
 
@@ -386,10 +376,10 @@ def _grounds(wanted: Wanted) -> Grounds:
     """Return what the words mean that a guard leaves."""
     k, is_complex = wanted.problem.k, wanted.problem.precision.is_complex
     if wanted.arithmetic in BY_RESIDUES:
-        from tilewright.serve.residues.decision import OfResidues
+        from tilewright.serve.routes.residues.decision import OfResidues
 
         return OfResidues(wanted.problem, wanted.residues.certify)
-    from tilewright.serve.split.decision import OfParts
+    from tilewright.serve.routes.split.decision import OfParts
 
     return OfParts(2 * k if is_complex else k, wanted.exchanged)
 

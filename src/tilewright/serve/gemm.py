@@ -15,8 +15,8 @@ from tilewright.serve.accuracy import (
     refuse_elsewhere,
     with_accuracy,
 )
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.arrays.adapters import adapter_of
-from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.checks import (
     check_given,
     check_scalars,
@@ -27,13 +27,13 @@ from tilewright.serve.checks import (
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.narrow.types import is_narrow
 from tilewright.serve.request import Device, Request
-from tilewright.serve.residues.options import residues_asked, with_verdict
+from tilewright.serve.routes.residues.options import residues_asked, with_verdict
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
+    from tilewright.serve.decision import Decision
     from tilewright.serve.epilogue.serve import Epilogue
-    from tilewright.serve.residues.options import Residues
-    from tilewright.serve.split import Decision
+    from tilewright.serve.routes.residues.options import Residues
 
 __all__ = ["gemm"]
 
@@ -168,9 +168,9 @@ def gemm(
     Equal config and equal data give equal bits.
 
     Operands of large products may be copied on the device where that is expected to be faster
-    (`tilewright.serve.realigned`).  What calls need of memory besides their arrays comes from
-    CuPy's or PyTorch's allocator for their arrays, else from the driver; up to 64 MiB stay taken
-    for the next call on a stream, until `tilewright.release`.
+    (`tilewright.serve.routes.realigned`).  What calls need of memory besides their arrays comes
+    from CuPy's or PyTorch's allocator for their arrays, else from the driver; up to 64 MiB stay
+    taken for the next call on a stream, until `tilewright.release`.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
@@ -301,7 +301,7 @@ def _wide(
     if 0 not in (*batch, m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request if not batch else request.arranged(), device)
         if residues.certify:
-            from tilewright.serve.residues.decision import refuse_uncertified
+            from tilewright.serve.routes.residues.decision import refuse_uncertified
 
             assert report is not None
             refuse_uncertified(report)

@@ -174,7 +174,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
     ):
         return False
     if request.arithmetic:  # as of few calls: what multiplies on devices is not imported here
-        from tilewright.serve.routes import why_ieee
+        from tilewright.serve.routes.lay_out import why_ieee
 
         why = why_ieee(live, *_as_kernels_see(request), request.arithmetic)
         if not why:

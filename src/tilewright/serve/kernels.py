@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "begin_aligned",
     "begins",
     "begins_aligned",
+    "keeps_alignment",
     "kernel_of",
     "ready",
     "ready_by",
@@ -55,6 +56,11 @@ def begins(x: Operand, precision: Precision) -> int:
     """
     first = x.memory if isinstance(x.memory, int) else 0
     return (first + x.offset * precision.element_bytes) % CHUNK_BYTES
+
+
+def keeps_alignment(steps: Iterable[int], element_bytes: int) -> bool:
+    """Whether matrices so many elements apart are all aligned to 16 bytes if the first one is."""
+    return all(step * element_bytes % CHUNK_BYTES == 0 for step in steps)
 
 
 def ready(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.backend import Kernel, LaunchError
+from tilewright.backend import LaunchError
 from tilewright.stencil import Launch, TensorMap, Workspace
 from tilewright.stencil.table import Table
 
@@ -36,12 +36,8 @@ __all__ = [
     "NativeLaunch",
     "PlanParts",
     "Space",
-    "Step",
     "member",
 ]
-
-Step = tuple[Kernel, Launch, tuple[Any, ...]]
-"""A kernel with its grid and its arguments."""
 
 # Ranges of 2^45 bytes, longer than any matrix and below 2^48: the driver, which makes tensor maps
 # of them, takes them for addresses.

@@ -26,11 +26,11 @@ import numpy as np
 from tilewright.backend import Event, LiveDevice, Operand, OutOfMemoryError
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
-from tilewright.serve.batched.arrange import Repeat
+from tilewright.serve.arrange import Repeat
 from tilewright.serve.laid_out import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.plan import WorkspaceError
-from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of
+from tilewright.serve.steps import Step
 from tilewright.stencil import TensorMap
 
 __all__ = ["OrderedPlan", "Places", "made_up"]

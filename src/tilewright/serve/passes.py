@@ -14,10 +14,10 @@ from dataclasses import replace
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
-from tilewright.serve.residues.chain import BOUND, CORE, native_source, tensor_config
-from tilewright.serve.residues.cuts import passes_of
-from tilewright.serve.split.chain import ieee_of_tensor_cores, ieee_source
-from tilewright.serve.split.product import arithmetic_of_scheme
+from tilewright.serve.routes.residues.chain import BOUND, CORE, native_source, tensor_config
+from tilewright.serve.routes.residues.cuts import passes_of
+from tilewright.serve.routes.split.chain import ieee_of_tensor_cores, ieee_source
+from tilewright.serve.routes.split.product import arithmetic_of_scheme
 from tilewright.serve.tensor_cores import wgmma
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.realign import Realigned

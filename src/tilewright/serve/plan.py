@@ -17,8 +17,9 @@ import numpy as np
 
 from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.core import needed_library
-from tilewright.serve.batched.arrange import Repeat
-from tilewright.serve.laid_out import PATCH, VECTORS, Layout, NativeLaunch, Space, Step
+from tilewright.serve.arrange import Repeat
+from tilewright.serve.laid_out import PATCH, VECTORS, Layout, NativeLaunch, Space
+from tilewright.serve.steps import Step
 
 __all__ = ["Plan", "WorkspaceError", "call_of", "core"]
 

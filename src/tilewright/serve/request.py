@@ -9,13 +9,13 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
-from tilewright.serve.batched.arrange import Arranged, Repeat, arrange
+from tilewright.serve.arrange import Arranged, Repeat, arrange
 from tilewright.serve.layout import Strided, layout_of, operation
-from tilewright.serve.residues.options import PLAIN, Residues
+from tilewright.serve.routes.residues.options import PLAIN, Residues
 
 if TYPE_CHECKING:
-    from tilewright.serve.rank_k.triangle import Triangle
-    from tilewright.serve.split import Decision
+    from tilewright.serve.decision import Decision
+    from tilewright.serve.triangle import Triangle
 
 __all__ = [
     "Device",

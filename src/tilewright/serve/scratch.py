@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tilewright.backend import Event, LiveDevice
-from tilewright.serve.routes import Step
+from tilewright.serve.steps import Step
 
 __all__ = ["TOPS", "Scratch", "scratch_of"]
 

@@ -9,12 +9,12 @@ import numpy as np
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import arithmetic_of, refuse_contract, with_accuracy
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.arrays.adapters import adapter_of
-from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.checks import check_given, check_scalars, one_precision
 from tilewright.serve.narrow.types import is_narrow
-from tilewright.serve.rank_k.triangle import Triangle
 from tilewright.serve.request import Request
+from tilewright.serve.triangle import Triangle
 from tilewright.text import shown
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from tilewright.serve.arenas import WorkspaceError
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 from tilewright.serve.calls import Wanted, start
+from tilewright.serve.decision import Decision
 from tilewright.serve.laid_out import A, B, C
 from tilewright.serve.request import Request
-from tilewright.serve.routes import Laid
-from tilewright.serve.split import Decision, serve_unproved
+from tilewright.serve.steps import Laid
+from tilewright.serve.unproved import serve_unproved
 from tilewright.stencil import Launch
 
 GRID = Launch((1, 1), (32, 1))

@@ -19,7 +19,7 @@ from tilewright import timeline
 from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.portfolio import reload
 from tilewright.serve import warm
-from tilewright.serve.split import serve_unproved
+from tilewright.serve.unproved import serve_unproved
 
 both = pytest.mark.parametrize("kind", KINDS)
 

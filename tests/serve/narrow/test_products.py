@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.serve.split.test_chain_on_cuda import EmulatedStream
+from tests.serve.routes.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Kernel, LaunchError, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -60,7 +60,7 @@ def emulated(tmp_path_factory):
 
 def nothing_ships(monkeypatch):
     """Let defaults be compiled: machine code needs a driver."""
-    for module in ("serve.kernels", "serve.realigned", "portfolio.held"):
+    for module in ("serve.kernels", "serve.routes.realigned", "portfolio.held"):
         monkeypatch.setattr(import_module(f"tilewright.{module}"), "shipped", lambda *_: None)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import tilewright as tw
 from tilewright.backend import LiveDevice, Operand
-from tilewright.serve.split.decision import DECISION_WORDS
-from tilewright.serve.split.product import serve_unproved
+from tilewright.serve.decision import DECISION_WORDS
 from tilewright.serve.streamed.parts import Part, SplitOperand, are_multiplied, steps_to_split
 from tilewright.serve.streamed.tiling import HostCuts, Tiling
+from tilewright.serve.unproved import serve_unproved
 from tilewright.stencil.split.sources import Stored
 
 

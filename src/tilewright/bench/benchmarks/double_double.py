@@ -15,10 +15,11 @@ from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
 from tilewright.double_double import error_of_product
 from tilewright.precision import precision
+from tilewright.serve.decision import Decision
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
-from tilewright.serve.split import Decision, serve_unproved
 from tilewright.serve.tensor_cores import has_wgmma
+from tilewright.serve.unproved import serve_unproved
 
 __all__ = ["BENCHMARK", "WAYS"]
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tilewright.bench.fp32_data import Drawn, integers, normal, phi
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
+from tilewright.serve.decision import Decision
 from tilewright.serve.gemm import gemm
-from tilewright.serve.split import Decision, serve_unproved
+from tilewright.serve.unproved import serve_unproved
 
 __all__ = ["BENCHMARK"]
 

@@ -25,9 +25,11 @@ from tilewright.bench.fp32_data import DRAWN, NOT_FINITE
 from tilewright.bench.peers.cublas import Handle, blas_handle, prepared
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.problem import Trans
+from tilewright.serve.decision import Decision
 from tilewright.serve.gemm import gemm
-from tilewright.serve.split import FLOOR, Decision, error_bound, serve_unproved
-from tilewright.serve.split.product import is_proved
+from tilewright.serve.routes.split.product import is_proved
+from tilewright.serve.routes.split.promise import FLOOR, error_bound
+from tilewright.serve.unproved import serve_unproved
 from tilewright.stencil.split import SCHEMES
 
 __all__ = ["BENCHMARK"]

@@ -10,9 +10,10 @@ import numpy as np
 from tilewright.bench.call_arrays import cupy_on
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
+from tilewright.serve.decision import Decision
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
-from tilewright.serve.split import Decision, serve_unproved
+from tilewright.serve.unproved import serve_unproved
 
 __all__ = ["BENCHMARK"]
 

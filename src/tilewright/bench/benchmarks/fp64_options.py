@@ -10,9 +10,9 @@ from tilewright.bench.call_arrays import cupy_on
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.problem import Problem
 from tilewright.serve.calls import forget_plans
+from tilewright.serve.decision import Decision
 from tilewright.serve.gemm import gemm
-from tilewright.serve.residues.cuts import cuts_of, workspace_bytes
-from tilewright.serve.split import Decision
+from tilewright.serve.routes.residues.cuts import cuts_of, workspace_bytes
 
 __all__ = ["BENCHMARK"]
 

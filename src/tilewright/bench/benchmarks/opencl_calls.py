@@ -24,7 +24,7 @@ from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.gemm import gemm
 from tilewright.serve.host_blas import left_out
-from tilewright.serve.routes import direct
+from tilewright.serve.routes.direct import direct
 
 __all__ = ["BENCHMARK"]
 

@@ -33,9 +33,9 @@ from tilewright.bounds import Bound
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.residues.chain import CORE, Chain
-from tilewright.serve.residues.cuts import Cut
-from tilewright.serve.routes import Step
+from tilewright.serve.routes.residues.chain import CORE, Chain
+from tilewright.serve.routes.residues.cuts import Cut
+from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source

@@ -201,7 +201,7 @@ static int grow(tilewright_matrix *x, int64_t step, int64_t batch, int across)
 }
 
 /* A batch is one product where an operand is the same in all of it, and the other one's matrices and
- * the results continue each other: as tilewright.serve.batched.arrange has it. */
+ * the results continue each other: as tilewright.serve.arrange has it. */
 static void fold(request *it)
 {
     const many of = it->of;

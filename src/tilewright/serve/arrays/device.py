@@ -15,10 +15,11 @@ from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
-from tilewright.serve.batched.arrange import meets_itself
+from tilewright.serve.arrange import meets_itself
 from tilewright.serve.calls import Planned, start, wanted_of
 from tilewright.serve.overlap import overlap
 from tilewright.serve.request import Placed, strided
+from tilewright.serve.unproved import unproved_are_served
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -131,17 +132,11 @@ def run(
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
     # One that did without memory was not as others will be, nor one under a special rule.
-    usual = not found.lean and not (request.arithmetic and _unproved_are_served())
+    usual = not found.lean and not (request.arithmetic and unproved_are_served())
     # Overlap is looked for from the first element on.
     forward = all(step >= 0 for view in views.values() for step in view.strides)
     if where is not None and request.report is None and usual and forward:
         _remember(request, found, wanted.exchanged, where)
-
-
-def _unproved_are_served() -> bool:
-    from tilewright.serve.split.product import unproved_are_served  # where such calls are made
-
-    return unproved_are_served()
 
 
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.overlap import span
-from tilewright.serve.rank_k.triangle import blocks_of
 from tilewright.serve.request import Request
+from tilewright.serve.triangle import blocks_of
 
 __all__ = ["parts_of", "products_of"]
 

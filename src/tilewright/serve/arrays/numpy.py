@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
+from tilewright.serve.arrange import meets_itself
 from tilewright.serve.arrays.divided import parts_of, products_of
-from tilewright.serve.batched.arrange import meets_itself
 from tilewright.serve.calls import launch_gemm
 from tilewright.serve.host_blas import is_serving, serve
 from tilewright.serve.overlap import address_of, in_one_file, overlaps_itself, share, span

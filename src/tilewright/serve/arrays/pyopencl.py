@@ -10,7 +10,7 @@ import pyopencl.array
 
 from tilewright.backend import LiveDevice, Operand, OutOfMemoryError
 from tilewright.backend.opencl.device import OpenCLDevice
-from tilewright.serve.batched.arrange import meets_itself
+from tilewright.serve.arrange import meets_itself
 from tilewright.serve.calls import launch_gemm
 from tilewright.serve.overlap import overlap
 from tilewright.serve.repeated import find, may_be_known, remember

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.problem import Trans
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.arrays.adapters import adapter_on_cuda
-from tilewright.serve.batched.arrange import shapes_of
 from tilewright.serve.checks import refuse_masked
 from tilewright.serve.gemm import gemm
 from tilewright.serve.narrow.types import is_narrow, results_of, type_name

@@ -31,9 +31,8 @@ from tilewright.precision import Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.batched.arrange import shapes_of
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
-from tilewright.serve.batched.one_launch import group_step
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars, loaded, scalars_of
 from tilewright.serve.kernels import ready_for_group
@@ -41,6 +40,7 @@ from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space, member
 from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
 from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.request import Placed, Request, column_major_call, strided
+from tilewright.serve.routes.one_launch import group_step
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.table import MAPS, PROBLEMS, Part

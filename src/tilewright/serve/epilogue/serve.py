@@ -23,7 +23,7 @@ from tilewright.portfolio.find import generation
 from tilewright.precision import Precision, precision
 from tilewright.problem import Trans
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.batched.arrange import meets_itself, shapes_of
+from tilewright.serve.arrange import meets_itself, shapes_of
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars
 from tilewright.serve.epilogue.arrays import Library, library_of

@@ -10,8 +10,8 @@ from tilewright.portfolio.choose import choices
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of, ready_by
-from tilewright.serve.laid_out import Step
-from tilewright.serve.routes import direct
+from tilewright.serve.routes.direct import direct
+from tilewright.serve.steps import Step
 from tilewright.stencil import Variant
 from tilewright.stencil.lu import LUKernels, Way
 

@@ -14,14 +14,14 @@ from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.batched.arrange import Repeat, arrange, shapes_of
+from tilewright.serve.arrange import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, in_bytes, keep, kept
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow.products import Matrix, Product, repeated, steps
 from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.request import strided
-from tilewright.serve.routes import Laid, Step
+from tilewright.serve.steps import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tilewright.serve.arrays.device import View
     from tilewright.serve.narrow.arrays import Arrays
     from tilewright.serve.narrow.fused import Then
-    from tilewright.serve.rank_k.triangle import Triangle
+    from tilewright.serve.triangle import Triangle
 
     Told = Callable[[Any, Plan, bool], None]
 

@@ -16,7 +16,7 @@ from tilewright.stencil.wgmma.call import ALIGNMENT
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
-    from tilewright.serve.routes import MemorySpace, Step
+    from tilewright.serve.steps import MemorySpace, Step
 
 __all__ = ["Then", "fused_steps"]
 

@@ -13,15 +13,16 @@ from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.accuracy import INVARIANT
-from tilewright.serve.batched.arrange import Repeat
+from tilewright.serve.arrange import Repeat
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.routes import MemorySpace, Step, lay_out
+from tilewright.serve.routes.lay_out import lay_out
+from tilewright.serve.steps import MemorySpace, Step
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
 from tilewright.stencil.wgmma import Following
 
 if TYPE_CHECKING:
-    from tilewright.serve.rank_k.triangle import Triangle
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Laid", "Matrix", "Product", "copied_operand", "repeated", "steps"]
 

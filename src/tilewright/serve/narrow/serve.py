@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.problem import Trans
-from tilewright.serve.batched.arrange import meets_itself, shapes_of
+from tilewright.serve.arrange import meets_itself, shapes_of
 from tilewright.serve.checks import scalars_of
 from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
@@ -23,7 +23,7 @@ from tilewright.serve.narrow.types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself
 
 if TYPE_CHECKING:
-    from tilewright.serve.rank_k.triangle import Triangle
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["narrow_gemm"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.serve.host_products import multiplied
-from tilewright.serve.rank_k.triangle import Block, Triangle, blocks_of
+from tilewright.serve.triangle import Block, Triangle, blocks_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

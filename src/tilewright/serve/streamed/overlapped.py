@@ -41,6 +41,7 @@ from tilewright.serve.plan import core
 from tilewright.serve.request import Request, column_major_call
 from tilewright.serve.streamed.placed import DeviceLines
 from tilewright.serve.tensor_cores import has_wgmma
+from tilewright.serve.unproved import unproved_are_served
 from tilewright.timeline import is_recording
 
 if TYPE_CHECKING:
@@ -162,8 +163,6 @@ class Overlapped:
         plain = not (complex(request.alpha).imag or complex(request.beta).imag)
         if not (real and plain and has_wgmma(self._live)):
             return False
-        from tilewright.serve.split.product import unproved_are_served
-
         return not unproved_are_served()
 
     def split(

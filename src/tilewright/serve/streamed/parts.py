@@ -6,11 +6,11 @@
     passes                 | split 0      | split 1      | ...      and what the guard says of each
     multiply                        | parts of A and B ...
 
-A product of whole operands has the guard's decision on the device (`tilewright.serve.split`).  Here
-the guard counts in what is copied at a time by itself.  Products do not wait for what it finds:
-before a tile is copied back the host puts the counts of A and of B together, as decide.h does those
-of two operands.  Where that allows no parts of FP16, which is rare, the tile is computed anew by
-products that decide by themselves.
+A product of whole operands has the guard's decision on the device
+(`tilewright.serve.routes.split`).  Here the guard counts in what is copied at a time by itself.
+Products do not wait for what it finds: before a tile is copied back the host puts the counts of A
+and of B together, as decide.h does those of two operands.  Where that allows no parts of FP16,
+which is rare, the tile is computed anew by products that decide by themselves.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from tilewright.problem import Problem, Trans
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space, Step
+from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space
 from tilewright.serve.plan import Plan, call_of
-from tilewright.serve.scratch import TOPS
-from tilewright.serve.split.decision import (
+from tilewright.serve.routes.split.decision import (
     ROUTES,
     TERMS_A_CUT,
     TERMS_BF16,
     TERMS_FP16,
 )
-from tilewright.serve.split.product import Parts, Work, product_for
-from tilewright.serve.split.promise import MOST_K
-from tilewright.serve.split.serve import why_ieee
+from tilewright.serve.routes.split.product import Parts, Work, product_for
+from tilewright.serve.routes.split.promise import MOST_K
+from tilewright.serve.routes.split.serve import why_ieee
+from tilewright.serve.scratch import TOPS
+from tilewright.serve.steps import Step
 from tilewright.serve.streamed.tiling import Piece, span
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.scheme import part_bytes
@@ -280,8 +281,7 @@ def _laid_out(live: Any, problem: Problem, a: Part, b: Part) -> Plan:
             ))
             for k0 in range(0, k, MOST_K)
         ]  # fmt: skip
-        launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
-        return Plan(live, launches, space)
+        return Plan(live, steps, space)
 
 
 def _started(live: Any, plan: Plan, call: Any, stream: int, after: Sequence[Event]) -> Event:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Event
 from tilewright.problem import Trans
+from tilewright.serve.decision import DECISION_WORDS
 from tilewright.serve.request import Request
-from tilewright.serve.split.decision import DECISION_WORDS
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.panels import Panels, Slot
 from tilewright.serve.streamed.placed import PlacedMatrix

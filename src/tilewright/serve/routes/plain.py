@@ -1,0 +1,63 @@
+"""Products by a precision's own kernels: of batches at once, of copied operands, or as they lie."""
+
+from __future__ import annotations
+
+from tilewright.backend import GemmCall, LiveDevice
+from tilewright.problem import Problem
+from tilewright.serve.arrange import Repeat
+from tilewright.serve.kernels import begins_aligned
+from tilewright.serve.routes.direct import direct, in_pieces
+from tilewright.serve.routes.one_launch import along_k, one_launch
+from tilewright.serve.routes.realigned import copied, way_of, way_steps, ways
+from tilewright.serve.steps import Laid, MemorySpace, Step
+
+__all__ = ["lay_out_invariant", "lay_out_plain"]
+
+
+def lay_out_plain(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace, *, why: str = "",
+    copies: bool = True, repeats: tuple[Repeat, ...] = (),
+) -> Laid:  # fmt: skip
+    """Return the launches of a call whose arithmetic is the precision's own.
+
+    Parameters
+    ----------
+    live, problem, call, space, copies, repeats
+        As of `lay_out`.
+    why : str
+        Why another arithmetic, which was named, does not serve.
+    """
+    copies = copies and call.alpha != 0 and call.k != 0  # else neither operand is read
+    if repeats:
+        first, together = list[Step](), one_launch(live, problem, call, repeats)
+        if copies and problem.precision.reads_along_k:
+            as_read = along_k(live, problem, call, repeats, space)
+            turned = None if as_read is None else one_launch(live, *as_read[1:])
+            if as_read is not None and turned is not None:
+                first, together = as_read[0], turned
+        if together is not None:
+            return Laid([*first, *together[0]], why=why, repeats=together[1])
+    if copies:
+        way = way_of(live, problem, call)
+        if way.copies:
+            return Laid(way_steps(live, way, call, space), why=why, repeats=repeats)
+    return Laid(in_pieces(live, problem, call), why=why, repeats=repeats)
+
+
+def lay_out_invariant(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace,
+    repeats: tuple[Repeat, ...] = (),
+) -> Laid:  # fmt: skip
+    """Return the launches of a product whose bits depend on neither m nor n.
+
+    Tensor cores read what is not aligned from copies, which changes no number; other kernels read
+    everything as it lies.
+    """
+    made: list[Step] = []
+    if problem.precision.is_short:
+        begin = begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision)
+        way = ways(problem, begin)[-1]  # with all copies
+        made, call = copied(live, way, call, space)
+        problem = way.problem
+    why = "the kernel depends on k and the storage orders alone"
+    return Laid([*made, direct(live, problem, call, invariant=True)], why=why, repeats=repeats)
