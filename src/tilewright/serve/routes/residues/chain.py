@@ -7,7 +7,7 @@
           -> residues -> their products [-> fold] -> reconstruct      of each tile of C, piece of k
           -> [certify] -> the native kernel
 
-Where blocks of a triangle are all that is computed (`tilewright.serve.rank_k`), both
+Where blocks of a triangle are all that is computed (`tilewright.serve.routes.rank_k`), both
 operands' residues are made whole, once, for all blocks; A's serve as B's, too, where neither or
 both are conjugated.
 
