@@ -77,10 +77,9 @@ def arena_for(live: Any, plan: Plan, stream: int, memory: Memory) -> None:
     WorkspaceError
         If the device has too little memory.
     """
-    zero, scratch, freed = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
-    core().tilewright_arena_sizes(
-        ctypes.c_void_p(plan.native), ctypes.byref(zero), ctypes.byref(scratch)
-    )
+    zero, scratch = ctypes.c_uint64(plan.zero_bytes), ctypes.c_uint64(plan.scratch_bytes)
+    core().tilewright_arena_sizes(ctypes.byref(zero), ctypes.byref(scratch))
+    freed = ctypes.c_uint64()
     with _lock, live.current():
         with workspace():
             address, owner = memory(live.ordinal, zero.value + scratch.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 
 import numpy as np
@@ -246,7 +247,7 @@ def test_an_arena_that_is_given_back_meanwhile_is_made_anew(driver, device, monk
         arena_for(*arguments)
         made.append(1)
         if len(made) == 1:
-            arenas.core().tilewright_arena_forget()
+            arenas.core().tilewright_arena_release(ctypes.c_void_p(CONTEXT))
 
     monkeypatch.setattr(arenas, "arena_for", given_back_at_once)
     enqueue(device, plan_of(driver, device), call(), 7, Library())

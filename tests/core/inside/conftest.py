@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.core.inside.arrays import know_them, now
-from tests.core.inside.driver import Device, Driver
+from tests.core.inside.driver import CONTEXT, OTHER, Device, Driver
 from tests.core.inside.remembering import plan_of
 from tilewright.backend.cuda import driver as words
 from tilewright.serve import warm
+from tilewright.serve.plan import core
 
 
 @pytest.fixture(scope="session")
@@ -23,22 +24,13 @@ def _driver() -> Driver:
 
 
 @pytest.fixture
-def driver(_driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+def driver(_driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
     """The driver of tests; it has nothing to say of statuses."""
     monkeypatch.setattr(words, "driver", lambda: None)
+    for context in (CONTEXT, OTHER):  # whose arenas another test has left
+        core().tilewright_arena_release(ctypes.c_void_p(context))
     _driver.reset()
-    core = ctypes.CDLL(_core_path())
-    core.tilewright_arena_forget()
-    yield _driver
-    core.tilewright_arena_forget()
-
-
-def _core_path() -> str:
-    from tilewright.core import needed_library
-    from tilewright.serve.plan import core
-
-    needed_library()
-    return str(core()._name)
+    return _driver
 
 
 @pytest.fixture

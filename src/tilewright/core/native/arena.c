@@ -96,13 +96,10 @@ static uint64_t power(uint64_t bytes)
     return found;
 }
 
-void tilewright_arena_sizes(const tilewright_plan *plan, uint64_t *zero_bytes,
-                            uint64_t *scratch_bytes)
+void tilewright_arena_sizes(uint64_t *zero_bytes, uint64_t *scratch_bytes)
 {
-    uint64_t zero, scratch;
-    tilewright_plan_parts(plan, &zero, &scratch);
-    *zero_bytes = zero > LEAST_ZERO ? power(zero) : LEAST_ZERO;
-    *scratch_bytes = scratch > LEAST_SCRATCH ? power(scratch) : LEAST_SCRATCH;
+    *zero_bytes = *zero_bytes > LEAST_ZERO ? power(*zero_bytes) : LEAST_ZERO;
+    *scratch_bytes = *scratch_bytes > LEAST_SCRATCH ? power(*scratch_bytes) : LEAST_SCRATCH;
 }
 
 /* Free an arena's memory that is the driver's.  Its own stream does it in its order; of another,
@@ -195,11 +192,4 @@ int tilewright_arena_release(void *context)
         if (found[i].is_drivers)
             tilewright_driver.free_now(found[i].scratch - found[i].zero_bytes);
     return status;
-}
-
-void tilewright_arena_forget(void)
-{
-    pthread_mutex_lock(&lock);
-    count = 0;
-    pthread_mutex_unlock(&lock);
 }

@@ -1,9 +1,9 @@
 /* Plans: launches laid out once, started again and again; what Python and C callers share.
  *
- *     driver.c   the CUDA driver's functions
- *     arena.c    device memory that the calls of a stream share
- *     plan.c     plans made, and started
  *     table.c    which plan serves a call, by the layout of its arrays
+ *     plan.c     plans made, and started
+ *     arena.c    device memory that the calls of a stream share
+ *     driver.c   the CUDA driver's functions
  *
  * These, and what chooses (choice.h), are compiled into libraries that are exported, too.  For
  * Python alone:
@@ -153,10 +153,8 @@ typedef struct {
 TILEWRIGHT_API int tilewright_plan_repeat(tilewright_plan *plan, const tilewright_repeat *repeats,
                                           unsigned count);
 
-/* The bytes of a plan's workspace, and its two parts. */
+/* The bytes of a plan's workspace. */
 TILEWRIGHT_API uint64_t tilewright_plan_bytes(const tilewright_plan *plan);
-void tilewright_plan_parts(const tilewright_plan *plan, uint64_t *zero_bytes,
-                           uint64_t *scratch_bytes);
 
 /* Whether a plan's workspace is small enough to be kept for the next call on a stream; what needs
  * more takes it for one call. */
@@ -187,9 +185,9 @@ TILEWRIGHT_API int tilewright_run(const tilewright_plan *plan, const tilewright_
  * collect memory for all of them; so many that work at once are rare. */
 enum { TILEWRIGHT_ARENAS = 32 };
 
-/* What an arena has that a plan asks for: no less than most plans need, so that few make it anew. */
-TILEWRIGHT_API void tilewright_arena_sizes(const tilewright_plan *plan, uint64_t *zero_bytes,
-                                           uint64_t *scratch_bytes);
+/* Raise what a plan needs to what an arena has: no less than most plans need, so that few make it
+ * anew. */
+TILEWRIGHT_API void tilewright_arena_sizes(uint64_t *zero_bytes, uint64_t *scratch_bytes);
 
 /* Give a stream an arena of the caller's memory: `zero_bytes` before `scratch`, which are zero, and
  * `scratch_bytes` behind.  Returns a CUresult.  `freed` becomes the scratch of an arena of somebody's
@@ -210,9 +208,6 @@ int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint
 /* Forget the arenas of the current context, wait for its work, and free those of the driver's
  * memory.  Returns a CUresult. */
 TILEWRIGHT_API int tilewright_arena_release(void *context);
-
-/* Forget all arenas, whose memory is gone or nobody's. */
-TILEWRIGHT_API void tilewright_arena_forget(void);
 
 void tilewright_arena_lock(void);
 void tilewright_arena_unlock(void);

@@ -102,12 +102,6 @@ uint64_t tilewright_plan_bytes(const tilewright_plan *it)
     return it->zero_bytes + it->scratch_bytes;
 }
 
-void tilewright_plan_parts(const tilewright_plan *it, uint64_t *zero_bytes, uint64_t *scratch_bytes)
-{
-    *zero_bytes = it->zero_bytes;
-    *scratch_bytes = it->scratch_bytes;
-}
-
 int tilewright_plan_shares(const tilewright_plan *it)
 {
     return tilewright_plan_bytes(it) <= MOST_ARENA;
@@ -299,10 +293,10 @@ static int launch_shared(const tilewright_plan *it, const tilewright_call *call)
 /* In the stream's arena, made where it is too small; another thread may give it back meanwhile. */
 static int launch_making(const tilewright_plan *it, const tilewright_call *call, uint64_t *freed)
 {
-    uint64_t zero_bytes, scratch_bytes;
+    uint64_t zero_bytes = it->zero_bytes, scratch_bytes = it->scratch_bytes;
     int status = launch_shared(it, call);
     while (status == TILEWRIGHT_NO_WORKSPACE) {
-        tilewright_arena_sizes(it, &zero_bytes, &scratch_bytes);
+        tilewright_arena_sizes(&zero_bytes, &scratch_bytes);
         status =
             tilewright_arena_make(it->context, call->stream, zero_bytes, scratch_bytes, freed);
         if (status)
