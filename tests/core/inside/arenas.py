@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from tests.core.inside.driver import CONTEXT, MOST_ARENA, Device, loaded
+from tests.core.inside.driver import CONTEXT, MOST_ARENA, OTHER, Device, loaded
 from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.backend.cuda import device as cuda_device
 from tilewright.backend.cuda import probe
@@ -95,6 +95,22 @@ def test_of_more_streams_the_one_used_longest_ago_makes_room(driver, device):
     assert not plan.start(call(stream=2))
     for stream in (1, 3, MANY, 99):
         assert plan.start(call(stream=stream))
+
+
+def test_another_contexts_arena_makes_room_when_that_contexts_work_has_ended(driver, device):
+    other = Device(driver)
+    other.context = OTHER
+    elsewhere = plan_of(driver, other)
+    for stream in range(1, MANY + 1):
+        elsewhere.run(call(stream))
+    driver.reset()
+    with driver.within(CONTEXT):
+        plan_of(driver, device).run(call(stream=1))
+        assert driver.current() == CONTEXT
+    assert [(one.kind, one.context) for one in driver.log] == [
+        ("allocate", CONTEXT), ("clear", CONTEXT), ("wait", OTHER), ("free", OTHER),
+        ("launch", CONTEXT),
+    ]  # fmt: skip
 
 
 def test_memory_of_a_stream_that_cannot_be_waited_for_stays(driver, device):

@@ -102,37 +102,40 @@ void tilewright_arena_sizes(uint64_t *zero_bytes, uint64_t *scratch_bytes)
     *scratch_bytes = *scratch_bytes > LEAST_SCRATCH ? power(*scratch_bytes) : LEAST_SCRATCH;
 }
 
-/* Free an arena's memory that is the driver's.  Its own stream does it in its order; of another,
- * which may be gone, all work has to end first.  Where that cannot be, the memory goes with the
- * context. */
-static void free_memory(const arena *it, unsigned long long id, void *stream)
+/* Free an arena's memory that is the driver's, in whose place another came.  Its own stream does it
+ * in its order; of another, which may be gone, all work of its context has to end first.  Where that
+ * cannot be, the memory goes with the context. */
+static void free_memory(const arena *it, const arena *other, void *stream)
 {
     const uint64_t memory = it->scratch - it->zero_bytes;
     int mode = RELAXED;
-    if (it->stream == id && tilewright_driver.free(memory, stream) == 0)
+    void *context;
+    if (it->context == other->context && it->stream == other->stream &&
+        tilewright_driver.free(memory, stream) == 0)
         return;
-    if (tilewright_driver.exchange_mode(&mode))
+    if (tilewright_driver.push(it->context))
         return;
-    if (tilewright_driver.synchronize() == 0)
-        tilewright_driver.free_now(memory);
-    tilewright_driver.exchange_mode(&mode);
+    if (tilewright_driver.exchange_mode(&mode) == 0) {
+        if (tilewright_driver.synchronize() == 0)
+            tilewright_driver.free_now(memory);
+        tilewright_driver.exchange_mode(&mode);
+    }
+    tilewright_driver.pop(&context);
 }
 
-static int put(const arena *made, void *stream, uint64_t *freed)
+static int put(arena made, void *stream, uint64_t *freed)
 {
-    unsigned long long id;
-    const int status = tilewright_driver.stream_id(stream, &id);
+    const int status = tilewright_driver.stream_id(stream, &made.stream);
     if (status)
         return status;
     pthread_mutex_lock(&lock);
-    arena *const it = place_for(made->context, id);
+    arena *const it = place_for(made.context, made.stream);
     const arena before = *it;
-    *it = *made;
-    it->stream = id;
-    it->used = ++now;
+    made.used = ++now;
+    *it = made;
     pthread_mutex_unlock(&lock);
     if (before.is_drivers)
-        free_memory(&before, id, stream);
+        free_memory(&before, &made, stream);
     else if (before.scratch)
         *freed = before.scratch;
     return 0;
@@ -142,7 +145,7 @@ int tilewright_arena_put(void *context, void *stream, uint64_t scratch, uint64_t
                          uint64_t scratch_bytes, uint64_t *freed)
 {
     const arena made = {context, 0, scratch, zero_bytes, scratch_bytes, 0, 0, 0};
-    return put(&made, stream, freed);
+    return put(made, stream, freed);
 }
 
 int tilewright_take(uint64_t *memory, uint64_t bytes, void *stream)
@@ -167,7 +170,7 @@ int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint
     const arena made = {context, 0, memory + zero_bytes, zero_bytes, scratch_bytes, 0, 0, 1};
     status = tilewright_driver.clear(memory, 0, zero_bytes, stream);
     if (status == 0)
-        status = put(&made, stream, freed);
+        status = put(made, stream, freed);
     if (status)
         tilewright_driver.free(memory, stream);
     return status;
