@@ -209,6 +209,11 @@ def test_a_plan_copies_what_it_is_given_and_may_be_freed(driver: Driver):
         core.tilewright_plan_free(ctypes.c_void_p(made.at))
 
 
+def test_a_workspace_whose_size_has_no_64_bits_is_no_plan(driver: Driver):
+    assert one_launch(driver, [b""], [], zero=2**64 - 8, scratch=8).at is None
+    assert one_launch(driver, [b""], [], zero=2**64 - 8, scratch=7).at
+
+
 def test_a_batch_is_started_product_by_product_in_one_call(driver: Driver):
     """The last repeat is the fastest; operands that all products have stay where they are."""
     patches = [(0, A, 0, 4), (1, B, 0, 0), (2, C, 0, 0), (3, SCRATCH, 0, 0)]

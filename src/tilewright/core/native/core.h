@@ -130,7 +130,8 @@ typedef struct {
 
 typedef struct tilewright_plan tilewright_plan;
 
-/* Make a plan of copies of everything given; null where memory is short.
+/* Make a plan of copies of everything given; null where memory is short, or no address space holds
+ * the workspace.
  *
  * Arguments have 16 bytes each, but for a last one that is a table, which has as many places as it
  * wants behind its first, a multiple of four.  `map_of` has the tensor map of each place; a map has

@@ -55,7 +55,7 @@ tilewright_plan *tilewright_plan_new(void *context, const tilewright_launch *lau
                                      const tilewright_patch *patches, unsigned patch_count,
                                      uint64_t zero_bytes, uint64_t scratch_bytes)
 {
-    tilewright_plan *const it = calloc(1, sizeof *it);
+    tilewright_plan *const it = zero_bytes <= UINT64_MAX - scratch_bytes ? calloc(1, sizeof *it) : NULL;
     if (it == NULL)
         return NULL;
     it->context = context;
