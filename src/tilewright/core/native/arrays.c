@@ -13,7 +13,6 @@
 #include <string.h>
 
 static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
-static int enabled;
 
 /* Types of numbers. */
 static PyObject *an_int, *a_float, *a_complex;
@@ -109,9 +108,7 @@ static int read_call(PyObject *const *given, request *it)
     it->kind = tilewright_kind_of(given[A]);
     if (it->kind == KINDS || !is_none(given[DEVICE]))
         return NO;
-    PyObject *const asks = tilewright_libraries[it->kind].grad;
-    const int grad =
-        it->kind == TORCH ? tilewright_truth(PyObject_CallFunctionObjArgs(asks, NULL)) : NO;
+    const int grad = tilewright_grad(it->kind);
     if (grad < 0 || !tilewright_see(it->kind, grad, given[A], &it->a) ||
         !tilewright_see(it->kind, grad, given[B], &it->b))
         return NO;
@@ -246,19 +243,6 @@ static int enqueue(const request *call, const entry *it)
     return status;
 }
 
-/* Leave a call to the closer look, which meets its errors again; but nobody is to lose an
- * interruption from the keyboard. */
-static PyObject *none(void)
-{
-    if (!tilewright_is_well()) {
-        if (!PyErr_ExceptionMatches(PyExc_Exception))
-            return NULL;
-        PyErr_Clear();
-    }
-    Py_IncRef(&_Py_NoneStruct);
-    return &_Py_NoneStruct;
-}
-
 /* Raise what a CUresult stands for. */
 static PyObject *raise_status(int64_t device, int status)
 {
@@ -275,25 +259,25 @@ static PyObject *repeated(request *call, const entry *it, PyObject *c)
     if (!call->key.new_c)
         Py_IncRef(c);
     else if ((c = new_result(call, it)) == NULL)
-        return none();
+        return tilewright_none();
     const int status = may_overlap(call, it) ? TILEWRIGHT_NO_WORKSPACE : enqueue(call, it);
     if (status == 0)
         return c;
     Py_DecRef(c);
-    return status < 0 ? none() : raise_status(call->a.device, status);
+    return status < 0 ? tilewright_none() : raise_status(call->a.device, status);
 }
 
 static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
 {
     request call;
     (void)self;
-    if (!enabled || count != ARGUMENTS || !read_call(given, &call))
-        return none();
+    if (!tilewright_enabled || count != ARGUMENTS || !read_call(given, &call))
+        return tilewright_none();
     const entry *const found = tilewright_table_find(&plans, &call.key);
     if (found == NULL || !scalars_are_right(&call, found))
-        return none();
+        return tilewright_none();
     if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
-        return none();
+        return tilewright_none();
     /* Once Python runs, other threads may let the table forget the entry. */
     const entry it = *found;
     PyObject *const used[] = {it.plan_owner, it.shape, it.dtype, it.device};
@@ -303,68 +287,6 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
     for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
         Py_DecRef(used[i]);
     return made;
-}
-
-/* ---- Groups ------------------------------------------------------------------------------ */
-
-/* What there is to know of a matrix besides its address; compared byte by byte. */
-typedef struct {
-    int64_t shape[2], steps[2];
-    const void *dtype;
-    uint64_t begins;
-    int64_t device;
-} matrix_row;
-
-/* Look at matrices of one library and device; false where one takes a closer look. */
-static int look_at(PyObject *const *given, intptr_t count, matrix_row *rows, uint64_t *addresses)
-{
-    const int kind = tilewright_kind_of(given[0]);
-    if (kind == KINDS)
-        return NO;
-    const int grad = kind == TORCH ? tilewright_truth(PyObject_CallFunctionObjArgs(
-                                         tilewright_libraries[kind].grad, NULL))
-                                   : NO;
-    for (intptr_t i = 0; i < count; ++i) {
-        tilewright_seen seen;
-        if (grad < 0 || !tilewright_see(kind, grad, given[i], &seen) || seen.conjugated ||
-            seen.layout.dimensions != 2 || (i > 0 && seen.device != rows[0].device))
-            return NO;
-        const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
-                                 {seen.layout.steps[0], seen.layout.steps[1]},
-                                 seen.layout.dtype,
-                                 seen.layout.begins,
-                                 seen.device};
-        rows[i] = made;
-        addresses[i] = seen.address;
-    }
-    return YES;
-}
-
-/* look(matrix, ...): what there is to know of matrices, as bytes, and their addresses, as bytes;
- * None where one takes a closer look. */
-static PyObject *look(PyObject *self, PyObject *const *given, intptr_t count)
-{
-    (void)self;
-    if (!enabled || count <= 0)
-        return none();
-    matrix_row *const rows = malloc((size_t)count * sizeof *rows);
-    uint64_t *const addresses = malloc((size_t)count * sizeof *addresses);
-    PyObject *made = NULL;
-    if (rows != NULL && addresses != NULL && look_at(given, count, rows, addresses)) {
-        PyObject *const seen =
-            PyBytes_FromStringAndSize((const char *)rows, count * (intptr_t)sizeof *rows);
-        PyObject *const at =
-            PyBytes_FromStringAndSize((const char *)addresses, count * (intptr_t)sizeof *addresses);
-        if (seen != NULL && at != NULL)
-            made = PyTuple_Pack(2, seen, at);
-        if (seen != NULL)
-            Py_DecRef(seen);
-        if (at != NULL)
-            Py_DecRef(at);
-    }
-    free(rows);
-    free(addresses);
-    return made != NULL ? made : none();
 }
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
@@ -397,12 +319,6 @@ enum {
     EXTENT_C,
     REMEMBERED
 };
-
-static PyObject *kept(PyObject *x)
-{
-    Py_IncRef(x);
-    return x;
-}
 
 static void keep_type(const void *x)
 {
@@ -437,10 +353,10 @@ static void fill_in(entry *it, const entry *about, PyObject *const *given)
     it->extent_a = about->extent_a;
     it->extent_b = about->extent_b;
     it->extent_c = about->extent_c;
-    it->plan_owner = kept(given[OWNER]);
-    it->shape = kept(given[SHAPE]);
-    it->dtype = kept(given[ELEMENTS]);
-    it->device = kept(given[WHERE]);
+    it->plan_owner = tilewright_kept(given[OWNER]);
+    it->shape = tilewright_kept(given[SHAPE]);
+    it->dtype = tilewright_kept(given[ELEMENTS]);
+    it->device = tilewright_kept(given[WHERE]);
     keep_type(it->key.a.dtype);
     keep_type(it->key.b.dtype);
     keep_type(it->key.c.dtype);
@@ -455,11 +371,11 @@ static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count
     void *removed = NULL;
     (void)self;
     if (count != REMEMBERED || !read_call(given, &call))
-        return none();
+        return tilewright_none();
     if (call.key.new_c && !tilewright_see(call.kind, NO, given[USED], &call.c))
-        return none();
+        return tilewright_none();
     if (!read_entry(given, &about))
-        return none();
+        return tilewright_none();
     entry *it = tilewright_table_find(&plans, &call.key);
     if (it == NULL && (it = tilewright_table_add(&plans, &call.key, &removed)) != NULL)
         fill_in(it, &about, given);
@@ -472,7 +388,7 @@ static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count
     }
     if (removed != NULL)
         forget_entry(removed);
-    return none();
+    return tilewright_none();
 }
 
 static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
@@ -481,32 +397,7 @@ static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
     (void)self, (void)given, (void)count;
     while ((it = tilewright_table_take(&plans)) != NULL)
         forget_entry(it);
-    return none();
-}
-
-/* enable(yes): whether `again` looks at calls at all. */
-static PyObject *enable(PyObject *self, PyObject *const *given, intptr_t count)
-{
-    (void)self;
-    enabled = count == 1 && PyObject_IsTrue(given[0]) == YES;
-    return none();
-}
-
-/* know(kind, type, stream, empty, memory, grad, strided): let calls with a library's arrays be
- * looked at. */
-static PyObject *know(PyObject *self, PyObject *const *given, intptr_t count)
-{
-    (void)self;
-    const int64_t kind = count == 7 ? PyLong_AsLongLong(given[0]) : KINDS;
-    if (kind < 0 || kind >= KINDS || tilewright_libraries[kind].type != NULL)
-        return none();
-    tilewright_libraries[kind].stream = kept(given[2]);
-    tilewright_libraries[kind].empty = kept(given[3]);
-    tilewright_libraries[kind].memory = kept(given[4]);
-    tilewright_libraries[kind].grad = kept(given[5]);
-    tilewright_libraries[kind].strided = kept(given[6]);
-    tilewright_libraries[kind].type = kept(given[1]);
-    return none();
+    return tilewright_none();
 }
 
 /* begin(int, float, complex, failed) */
@@ -514,25 +405,25 @@ static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
     if (count != 4)
-        return none();
+        return tilewright_none();
     tilewright_name_attributes();
-    an_int = kept(given[0]);
-    a_float = kept(given[1]);
-    a_complex = kept(given[2]);
-    failed = kept(given[3]);
-    return none();
+    an_int = tilewright_kept(given[0]);
+    a_float = tilewright_kept(given[1]);
+    a_complex = tilewright_kept(given[2]);
+    failed = tilewright_kept(given[3]);
+    return tilewright_none();
 }
 
-/* Python's function of a name; null for any other. */
+/* Python's function of a name; None for any other. */
 TILEWRIGHT_API PyObject *tilewright_function(const char *name)
 {
     static PyMethodDef methods[] = {
         {"again", again, METH_FASTCALL, NULL},   {"remember", remember, METH_FASTCALL, NULL},
-        {"forget", forget, METH_FASTCALL, NULL}, {"enable", enable, METH_FASTCALL, NULL},
-        {"know", know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL},
-        {"look", look, METH_FASTCALL, NULL}};
+        {"forget", forget, METH_FASTCALL, NULL}, {"enable", tilewright_enable, METH_FASTCALL, NULL},
+        {"know", tilewright_know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL},
+        {"look", tilewright_look, METH_FASTCALL, NULL}};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; ++i)
         if (strcmp(methods[i].name, name) == 0)
             return PyCFunction_NewEx(&methods[i], NULL, NULL);
-    return none();
+    return tilewright_none();
 }

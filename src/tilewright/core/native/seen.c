@@ -1,9 +1,11 @@
 /* What there is to see of arrays: attributes, asked for by name. */
 #include "seen.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 tilewright_arrays tilewright_libraries[KINDS];
+int tilewright_enabled;
 
 static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *data_ptr, *stride, *get_device,
     *is_conj, *is_neg, *layout, *requires_grad;
@@ -24,6 +26,23 @@ void tilewright_name_attributes(void)
 }
 
 int tilewright_is_well(void) { return PyErr_Occurred() == NULL; }
+
+PyObject *tilewright_none(void)
+{
+    if (!tilewright_is_well()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception))
+            return NULL;
+        PyErr_Clear();
+    }
+    Py_IncRef(&_Py_NoneStruct);
+    return &_Py_NoneStruct;
+}
+
+PyObject *tilewright_kept(PyObject *x)
+{
+    Py_IncRef(x);
+    return x;
+}
 
 /* Read an integer and drop its object; sets an error where it is none. */
 static int64_t number(PyObject *x)
@@ -136,4 +155,92 @@ int tilewright_kind_of(PyObject *x)
                             tilewright_libraries[kind].type != type))
         ++kind;
     return kind;
+}
+
+int tilewright_grad(int kind)
+{
+    PyObject *const asks = tilewright_libraries[kind].grad;
+    return kind == TORCH ? tilewright_truth(PyObject_CallFunctionObjArgs(asks, NULL)) : NO;
+}
+
+/* ---- Libraries ---------------------------------------------------------------------------- */
+
+PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    tilewright_enabled = count == 1 && PyObject_IsTrue(given[0]) == YES;
+    return tilewright_none();
+}
+
+PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    const int64_t kind = count == 7 ? PyLong_AsLongLong(given[0]) : KINDS;
+    if (kind < 0 || kind >= KINDS || tilewright_libraries[kind].type != NULL)
+        return tilewright_none();
+    tilewright_libraries[kind].stream = tilewright_kept(given[2]);
+    tilewright_libraries[kind].empty = tilewright_kept(given[3]);
+    tilewright_libraries[kind].memory = tilewright_kept(given[4]);
+    tilewright_libraries[kind].grad = tilewright_kept(given[5]);
+    tilewright_libraries[kind].strided = tilewright_kept(given[6]);
+    tilewright_libraries[kind].type = tilewright_kept(given[1]);
+    return tilewright_none();
+}
+
+/* ---- Groups ------------------------------------------------------------------------------ */
+
+/* What there is to know of a matrix besides its address; compared byte by byte. */
+typedef struct {
+    int64_t shape[2], steps[2];
+    const void *dtype;
+    uint64_t begins;
+    int64_t device;
+} matrix_row;
+
+/* Look at matrices of one library and device; false where one takes a closer look. */
+static int look_at(PyObject *const *given, intptr_t count, matrix_row *rows, uint64_t *addresses)
+{
+    const int kind = tilewright_kind_of(given[0]);
+    if (kind == KINDS)
+        return NO;
+    const int grad = tilewright_grad(kind);
+    for (intptr_t i = 0; i < count; ++i) {
+        tilewright_seen seen;
+        if (grad < 0 || !tilewright_see(kind, grad, given[i], &seen) || seen.conjugated ||
+            seen.layout.dimensions != 2 || (i > 0 && seen.device != rows[0].device))
+            return NO;
+        const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
+                                 {seen.layout.steps[0], seen.layout.steps[1]},
+                                 seen.layout.dtype,
+                                 seen.layout.begins,
+                                 seen.device};
+        rows[i] = made;
+        addresses[i] = seen.address;
+    }
+    return YES;
+}
+
+PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    if (!tilewright_enabled || count <= 0)
+        return tilewright_none();
+    matrix_row *const rows = malloc((size_t)count * sizeof *rows);
+    uint64_t *const addresses = malloc((size_t)count * sizeof *addresses);
+    PyObject *made = NULL;
+    if (rows != NULL && addresses != NULL && look_at(given, count, rows, addresses)) {
+        PyObject *const seen =
+            PyBytes_FromStringAndSize((const char *)rows, count * (intptr_t)sizeof *rows);
+        PyObject *const at =
+            PyBytes_FromStringAndSize((const char *)addresses, count * (intptr_t)sizeof *addresses);
+        if (seen != NULL && at != NULL)
+            made = PyTuple_Pack(2, seen, at);
+        if (seen != NULL)
+            Py_DecRef(seen);
+        if (at != NULL)
+            Py_DecRef(at);
+    }
+    free(rows);
+    free(addresses);
+    return made != NULL ? made : tilewright_none();
 }

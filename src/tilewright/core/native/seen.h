@@ -21,6 +21,9 @@ typedef struct {
 
 extern tilewright_arrays tilewright_libraries[KINDS];
 
+/* Whether calls like one made before are looked at at all. */
+extern int tilewright_enabled;
+
 /* Arrays of more dimensions take a closer look at every call. */
 enum { MOST_DIMENSIONS = 4 };
 
@@ -44,6 +47,9 @@ void tilewright_name_attributes(void);
 /* The library of an array; KINDS for none. */
 int tilewright_kind_of(PyObject *x);
 
+/* Whether a library records gradients now; -1 is an error. */
+int tilewright_grad(int kind);
+
 /* Look at an array of a library; false where it is none, or one that takes a closer look.  With
  * `grad` that is one whose gradient is wanted. */
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it);
@@ -51,9 +57,29 @@ int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it);
 /* Whether nothing was raised: Python runs no more while an error waits. */
 int tilewright_is_well(void);
 
+/* None, for what takes a closer look, which meets an error again; but nobody is to lose an
+ * interruption from the keyboard: null. */
+PyObject *tilewright_none(void);
+
+/* An object that is kept from now on. */
+PyObject *tilewright_kept(PyObject *x);
+
 /* Read an address and drop its object, or a truth value: -1 is an error.  Null is an error raised
  * before. */
 uint64_t tilewright_address(PyObject *x);
 int tilewright_truth(PyObject *x);
+
+/* ---- Python's functions ------------------------------------------------------------------ */
+
+/* enable(yes) sets tilewright_enabled. */
+PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t count);
+
+/* know(kind, type, stream, empty, memory, grad, strided): let calls with a library's arrays be
+ * looked at. */
+PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count);
+
+/* look(matrix, ...): what there is to know of matrices, as bytes, and their addresses, as bytes;
+ * None where one takes a closer look. */
+PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count);
 
 #endif
