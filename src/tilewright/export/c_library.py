@@ -37,6 +37,7 @@ _CALLING = (
     "tilewright_laying.c",
     "tilewright_pieces.c",
     "tilewright_contexts.c",
+    "tilewright_precision.c",
 )
 _COPIED = {
     "tilewright.core": (*_CORE, "choice.h", "core.h", "table.h"),

@@ -21,9 +21,10 @@ __all__ = ["answering_sources", "preloaded_library"]
 _FILES = {
     "tilewright.core": ("staging.c", "staging.h"),
     "tilewright.export": (
-        "tilewright_blas.c", "tilewright_cublas.c", "tilewright_cublas.h",
-        "tilewright_cublas_lt.c", "tilewright_cublas_names.c", "tilewright_host.c",
-        "tilewright_host.h", "tilewright_log.c", "tilewright_log.h", "tilewright_plans.c",
+        "tilewright_bias.c", "tilewright_bias.h", "tilewright_blas.c", "tilewright_cublas.c",
+        "tilewright_cublas.h", "tilewright_cublas_lt.c", "tilewright_cublas_names.c",
+        "tilewright_host.c", "tilewright_host.h", "tilewright_log.c", "tilewright_log.h",
+        "tilewright_plans.c",
     ),
 }  # fmt: skip
 

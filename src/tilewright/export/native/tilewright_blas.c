@@ -116,10 +116,10 @@ static int pays(const tilewright_host_product *it)
     const double m = (double)it->m, n = (double)it->n, k = (double)it->k;
     if (least_work >= 0)
         return m * n * k >= (double)least_work;
-    const double flops = 2 * m * n * k * (it->letter > 1 ? 4 : 1);
+    const double flops = 2 * m * n * k * (tilewright_is_complex(it->letter) ? 4 : 1);
     const double bytes =
-        (m * k + k * n + m * n) * (double)tilewright_element_bytes((uint32_t)it->letter);
-    return flops / ((double)cores * CORE_FLOPS[it->letter & 1]) > BEGIN_S + bytes / BYTES_PER_S;
+        (m * k + k * n + m * n) * (double)tilewright_element_bytes(it->letter);
+    return flops / ((double)cores * CORE_FLOPS[tilewright_is_double(it->letter)]) > BEGIN_S + bytes / BYTES_PER_S;
 }
 
 static int is_right(const tilewright_host_product *it)
@@ -133,7 +133,7 @@ static int is_right(const tilewright_host_product *it)
 /* Whether C shares memory with A or B, or one has no place in memory: nobody's business here. */
 static int is_odd(const tilewright_host_product *it)
 {
-    const int64_t size = tilewright_element_bytes((uint32_t)it->letter);
+    const int64_t size = tilewright_element_bytes(it->letter);
     const tilewright_matrix a = {(uintptr_t)it->a, it->op_a ? it->k : it->m,
                                  it->op_a ? it->m : it->k, it->lda};
     const tilewright_matrix b = {(uintptr_t)it->b, it->op_b ? it->n : it->k,
@@ -150,7 +150,7 @@ static int compute(const tilewright_host_product *it)
     int written;
     if (!tilewright_host_serves() || !pays(it) || is_odd(it))
         return 0;
-    tilewright_laid_elsewhere = 0;
+    tilewright_was_emulated = 0;
     const tw_status status = tilewright_host_gemm(it, &written);
     if (status && written) {
         /* C is neither what it was nor the result. */
@@ -166,7 +166,7 @@ static _Thread_local int passing;
 static tilewright_kind kind_of(const tilewright_host_product *it, int served)
 {
     return (tilewright_kind){TILEWRIGHT_BLAS, it->letter, it->op_a, it->op_b, it->m, it->n, it->k, 1,
-                             served ? 1 + tilewright_laid_elsewhere : 0};
+                             served ? 1 + tilewright_was_emulated : 0};
 }
 
 static int serve(const tilewright_host_product *it)
@@ -189,27 +189,24 @@ static void ended(const tilewright_host_product *it, const char *name, int serve
 
 /* ---- Names ---------------------------------------------------------------------------------- */
 
-/* On real elements C is T. */
-static int operation_of(int letter, int precision)
+/* Of CBLAS's numbers. */
+static int operation_of(int number, int letter)
 {
-    switch (letter) {
-    case 'n': case 'N': return 0;
-    case 't': case 'T': return 1;
-    case 'c': case 'C': return precision > 1 ? 2 : 1;
-    default: return -1;
-    }
+    enum { NO_TRANS = 111, CONJ_TRANS = 113 };
+    return number < NO_TRANS || number > CONJ_TRANS
+               ? TILEWRIGHT_UNKNOWN
+               : tilewright_operation_of(tilewright_operations[number - NO_TRANS], letter);
 }
 
-/* CBLAS's numbers.  A row-major result is the column-major one of the exchanged product. */
+/* A row-major result is the column-major one of the exchanged product. */
 static tilewright_host_product ordered(int order, int ta, int tb, tilewright_host_product it)
 {
-    static const char letters[] = "NTC";
-    it.op_a = ta < 111 || ta > 113 ? -1 : operation_of(letters[ta - 111], it.letter);
-    it.op_b = tb < 111 || tb > 113 ? -1 : operation_of(letters[tb - 111], it.letter);
+    it.op_a = operation_of(ta, it.letter);
+    it.op_b = operation_of(tb, it.letter);
     if (order == TW_COL_MAJOR)
         return it;
     if (order != TW_ROW_MAJOR)
-        it.op_b = -1;
+        it.op_b = TILEWRIGHT_UNKNOWN;
     return (tilewright_host_product){it.letter, it.op_b, it.op_a, it.n, it.m, it.k, it.alpha, it.b,
                                      it.ldb, it.a, it.lda, it.beta, it.c, it.ldc};
 }
@@ -235,7 +232,8 @@ typedef int64_t integer_64;
         const int before = passing;                                                                \
         const int64_t begun = before ? 0 : tilewright_begin();                                     \
         const tilewright_host_product it = {                                                       \
-            precision, operation_of(*ta, precision), operation_of(*tb, precision), *m, *n, *k,     \
+            precision, tilewright_operation_of(*ta, precision),                                    \
+            tilewright_operation_of(*tb, precision), *m, *n, *k,                                   \
             alpha, a, *lda, b, *ldb, beta, c, *ldc};                                               \
         const int served = serve(&it);                                                             \
         if (!served) {                                                                             \

@@ -17,17 +17,17 @@ enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 
 /* Multiply-adds; shorter products are computed by IEEE arithmetic in every accuracy: an H100 has done
  * so many before its passes over operands have begun. */
-#define LEAST_ELSEWHERE 33554432.0
+#define LEAST_EMULATED 33554432.0
 
-tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
-_Thread_local int tilewright_laid_elsewhere, tilewright_only_elsewhere;
+tilewright_layer *tilewright_emulation[TILEWRIGHT_PRECISIONS];
+_Thread_local int tilewright_was_emulated, tilewright_only_emulated;
 
 typedef struct {
     tilewright_node node;
     tilewright_product key;
     tilewright_plan *plan;
-    int has_copies; /* or was laid out elsewhere: there is another plan, which takes less memory */
-    int elsewhere;
+    int has_copies; /* or is emulated: there is another plan, which takes less memory */
+    int emulated;
     atomic_int holders;
 } kept;
 
@@ -59,7 +59,7 @@ static kept *held(const tilewright_product *key)
 
 /* Keep a plan, and hold it; null where memory is short.  Another thread may have been faster. */
 static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_copies,
-                  int elsewhere)
+                  int emulated)
 {
     void *removed = NULL;
     pthread_mutex_lock(&lock);
@@ -69,7 +69,7 @@ static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_
         if (it != NULL) {
             it->plan = plan;
             it->has_copies = has_copies;
-            it->elsewhere = elsewhere;
+            it->emulated = emulated;
             hold(it); /* as the table does */
             plan = NULL;
         }
@@ -84,12 +84,12 @@ static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_
 }
 
 static tw_status lay(tilewright_context *here, const tilewright_product *key,
-                     tilewright_plan **plan, int *has_copies, int *elsewhere)
+                     tilewright_plan **plan, int *has_copies, int *emulated)
 {
     tw_status status = TW_NO_KERNEL;
-    if (key->elsewhere)
-        status = tilewright_elsewhere[key->precision](here, key, plan);
-    *elsewhere = *has_copies = status == TW_OK;
+    if (key->emulated)
+        status = tilewright_emulation[key->precision](here, key, plan);
+    *emulated = *has_copies = status == TW_OK;
     return status == TW_OK ? status : tilewright_lay(here, key, plan, has_copies);
 }
 
@@ -101,20 +101,20 @@ static tw_status start(tilewright_context *here, const tilewright_product *key,
     tilewright_plan *plan;
     kept *it = held(key);
     if (it == NULL) {
-        int elsewhere = 0;
-        const tw_status status = lay(here, key, &plan, has_copies, &elsewhere);
+        int emulated = 0;
+        const tw_status status = lay(here, key, &plan, has_copies, &emulated);
         if (status)
             return status;
-        it = keep(key, plan, *has_copies, elsewhere);
+        it = keep(key, plan, *has_copies, emulated);
         if (it == NULL)
             return TW_NO_MEMORY;
     }
-    if (tilewright_only_elsewhere && !it->elsewhere) {
+    if (tilewright_only_emulated && !it->emulated) {
         let_go(it);
         return TW_NO_KERNEL;
     }
     *has_copies = it->has_copies;
-    tilewright_laid_elsewhere = it->elsewhere;
+    tilewright_was_emulated = it->emulated;
     *result = tilewright_run(it->plan, call, &freed);
     let_go(it);
     return TW_OK;
@@ -129,14 +129,14 @@ tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *cal
         return status;
     it->context = here->id;
     const double work = (double)it->m * (double)it->n * (double)it->k * (double)it->batch;
-    if (tilewright_elsewhere[it->precision] != NULL && it->reads && work >= LEAST_ELSEWHERE) {
-        it->elsewhere = 1;
+    if (tilewright_emulation[it->precision] != NULL && it->reads && work >= LEAST_EMULATED) {
+        it->emulated = 1;
         it->is_real = call->alpha.im == 0 && call->beta.im == 0;
     }
     status = start(here, it, call, &result, &has_copies);
     if (status == TW_OK && result == TILEWRIGHT_NO_MEMORY && has_copies) {
         it->lean = 1;
-        it->elsewhere = it->is_real = 0;
+        it->emulated = it->is_real = 0;
         status = start(here, it, call, &result, &has_copies);
     }
     if (status)

@@ -187,12 +187,9 @@ tw_status tilewright_function(tilewright_context *here, int code, void **functio
     return status;
 }
 
-tw_status tw_load(void)
+tw_status tilewright_load_all(tilewright_context *here)
 {
-    tilewright_context *here;
-    tw_status status = tilewright_current(&here);
-    if (status)
-        return status;
+    tw_status status = TW_OK;
     pthread_mutex_lock(&lock);
     for (int code = 0; status == TW_OK && code < tilewright_code_count; ++code)
         status = load(here, code);
@@ -200,14 +197,9 @@ tw_status tw_load(void)
     return status;
 }
 
-tw_status tw_unload(void)
+tw_status tilewright_unload_all(tilewright_context *here)
 {
-    tilewright_context *here;
-    tw_status status = tilewright_current(&here);
-    if (status)
-        return status;
-    tilewright_forget_plans();
-    status = tilewright_status_of(tilewright_arena_release(here->handle));
+    tw_status status = TW_OK;
     pthread_mutex_lock(&lock);
     for (int code = 0; code < tilewright_code_count; ++code) {
         const tilewright_loaded it = here->loaded[code];

@@ -14,6 +14,7 @@
  *     TILEWRIGHT_CUBLAS_COMPARE   not empty: cuBLAS computes each product that is served, too, into
  *                                 memory of its own, and the log has both times; calls then wait
  */
+#include "tilewright_bias.h"
 #include "tilewright_cublas.h"
 
 #include <dlfcn.h>
@@ -114,14 +115,13 @@ static int may_serve(const product *it, void **stream)
 
 static tw_status compute(const product *it, void *stream)
 {
-    static const double plus_one[2] = {1, 0};
-    static const float single_one[2] = {1, 0};
     const void *beta = it->beta;
     if (it->vector != NULL) {
-        const tw_status status = tilewright_spread(it, stream);
+        const tilewright_matrix c = {(uintptr_t)it->c, it->m, it->n, it->ldc};
+        const tw_status status = tilewright_put_bias(it->letter, it->vector, &c, stream);
         if (status)
             return status;
-        beta = it->letter & 1 ? (const void *)plus_one : single_one;
+        beta = tilewright_one(it->letter);
     }
     return tw_gemm_strided_batched(tilewright_letters[it->letter], TW_COL_MAJOR, tilewright_operations[it->ta],
                                    tilewright_operations[it->tb], it->m, it->n, it->k, it->alpha, it->a,
@@ -130,11 +130,11 @@ static tw_status compute(const product *it, void *stream)
 }
 
 /* Let cuBLAS compute a product, the result elsewhere. */
-static int compute_again(const product *it, void *c)
+static int compute_by_cublas(const product *it, void *c)
 {
     const cublas_functions *const of = tilewright_cublas();
-    if (it->again != NULL)
-        return it->again(it, c);
+    if (it->by_cublas != NULL)
+        return it->by_cublas(it, c);
     if (it->batch == 1)
         return of->long_gemm[it->letter] == NULL ||
                of->long_gemm[it->letter](it->handle, it->ta, it->tb, it->m, it->n, it->k, it->alpha,
@@ -181,13 +181,13 @@ static tw_status compare(const product *it, void *stream, double *ours_ms, doubl
         return compute(it, stream);
     const size_t bytes =
         (size_t)(((it->batch - 1) * it->step_c + (it->n - 1) * it->ldc + it->m) *
-                 tilewright_element_bytes((uint32_t)it->letter));
+                 tilewright_element_bytes(it->letter));
     while (made < 3 && cu->new_event(&events[made], 0) == 0)
         ++made;
     int fails = made < 3 || cu->allocate(&other, bytes, stream) != 0 ||
                 of.copy(other, (uintptr_t)it->c, bytes, stream) != 0 ||
                 cu->record(events[0], stream) != 0 ||
-                compute_again(it, (void *)(uintptr_t)other) != 0 ||
+                compute_by_cublas(it, (void *)(uintptr_t)other) != 0 ||
                 cu->record(events[1], stream) != 0;
     const tw_status status = compute(it, stream);
     fails = fails || status || cu->record(events[2], stream) || of.wait(events[2]) ||
@@ -236,7 +236,7 @@ static int is_known(const product *it)
 static tilewright_kind kind_of(const product *it, int served)
 {
     return (tilewright_kind){TILEWRIGHT_CUBLAS, it->letter, it->ta, it->tb, it->m, it->n, it->k,
-                             it->batch, served ? 1 + tilewright_laid_elsewhere : 0};
+                             it->batch, served ? 1 + tilewright_was_emulated : 0};
 }
 
 static void note(const product *it, int served, double ours_ms, double cublas_ms)
@@ -258,12 +258,12 @@ int tilewright_serve_on(const product *it, void *stream)
     double ours_ms = 0, cublas_ms = 0;
     if (!is_known(it))
         return 0;
-    tilewright_laid_elsewhere = 0; /* nothing is laid out for a product of nothing */
-    tilewright_only_elsewhere = !is_faster(it);
+    tilewright_was_emulated = 0; /* nothing is laid out for a product of nothing */
+    tilewright_only_emulated = !is_faster(it);
     const int served =
-        (!tilewright_only_elsewhere || tilewright_elsewhere[it->letter] != NULL) &&
+        (!tilewright_only_emulated || tilewright_emulation[it->letter] != NULL) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
-    tilewright_only_elsewhere = 0;
+    tilewright_only_emulated = 0;
     note(it, served, ours_ms, cublas_ms);
     return served;
 }

@@ -3,6 +3,7 @@
  *     tilewright_cublas.c         cuBLAS found, products served or not, what is written down
  *     tilewright_cublas_names.c   cuBLAS's names
  *     tilewright_cublas_lt.c      cublasLt's
+ *     tilewright_bias.c           results whose columns begin with a vector
  *     tilewright_plans.c          plans of another accuracy, laid out by `tilewright run`
  */
 #ifndef TILEWRIGHT_CUBLAS_H
@@ -109,8 +110,8 @@ typedef struct product {
     int64_t ldc;
     int64_t batch, step_a, step_b, step_c;
     /* Let cuBLAS compute it, the result elsewhere; null: where it is told by handle and letter. */
-    int (*again)(const struct product *it, void *c);
-    const void *more;   /* that `again` needs */
+    int (*by_cublas)(const struct product *it, void *c);
+    const void *more;   /* that `by_cublas` needs */
     const void *vector; /* what each column of the result begins with, in place of beta C; or null */
 } product;
 
@@ -122,9 +123,6 @@ int tilewright_serve(const product *it);
 
 /* Whether one was that is computed by IEEE arithmetic, from scalars on the host, on a stream. */
 int tilewright_serve_on(const product *it, void *stream);
-
-/* Let each column of the result begin with the vector. */
-tw_status tilewright_spread(const product *it, void *stream);
 
 /* Write down that one is passed on; 0: it was not computed here. */
 int tilewright_passed(const product *it);

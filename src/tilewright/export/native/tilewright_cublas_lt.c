@@ -5,6 +5,7 @@
  *
  * All else is passed on: other epilogues, storage orders and types, scalars on the device.
  */
+#include "tilewright_bias.h"
 #include "tilewright_cublas.h"
 
 /* Of cublasLt.h: attributes of a product and of a matrix, and their values. */
@@ -13,11 +14,6 @@ enum { FILL_MODE = 6, EPILOGUE = 7, BIAS_POINTER = 8, BIAS_TYPE = 26 };
 enum { TYPE = 0, ORDER = 1, ROWS = 2, COLUMNS = 3, LD = 4, BATCH_COUNT = 5, BATCH_STEP = 6 };
 enum { IN_COLUMNS = 0, ON_HOST = 0, FULL = 2, NO_EPILOGUE = 1, BIAS = 4, AS_RESULT = -1 };
 enum { COMPUTE_32 = 68, COMPUTE_64_PEDANTIC = 71 };
-
-/* cuBLAS adds a bias on its way; here it takes a pass, which may cost so much of a product's time:
- * less than kernels win.  Products take what they do at 55 TFLOP/s, as SGEMM and DGEMM on an H100. */
-#define MOST_OF_TIME 0.05
-#define FLOPS_PER_NS 55e3
 
 typedef struct {
     int type, order, batch;
@@ -48,7 +44,7 @@ static int pass_on(const arguments *x, const void *c, void *d)
                                x->of_c, d, x->of_d, x->algorithm, x->workspace, x->bytes, x->stream);
 }
 
-static int again(const product *it, void *c)
+static int compute_by_lt(const product *it, void *c)
 {
     const arguments *const x = it->more;
     return pass_on(x, c, c);
@@ -74,66 +70,16 @@ static int look(void *of, matrix *it)
            get(of, BATCH_STEP, &it->step, sizeof it->step, NULL) == 0;
 }
 
-/* A scalar of some letter on the host, compared with 0. */
 static int is_zero(const void *scalar, int letter)
 {
-    const float *const x = scalar;
-    const double *const y = scalar;
-    return letter & 1 ? y[0] == 0 && (letter < 2 || y[1] == 0) : x[0] == 0 && (letter < 2 || x[1] == 0);
+    const tilewright_scalar found = tilewright_read_scalar(scalar, letter);
+    return tilewright_equals(&found, 0);
 }
 
 static int same(const matrix *x, const matrix *y)
 {
     return x->type == y->type && x->rows == y->rows && x->columns == y->columns && x->ld == y->ld &&
            x->batch == y->batch && x->step == y->step;
-}
-
-/* ---- Biases ------------------------------------------------------------------------- */
-
-/* What copies elements of a letter as they lie: that of any precision whose elements are as long. */
-static const tilewright_copies *copies_of(int letter)
-{
-    const int64_t size = tilewright_element_bytes((uint32_t)letter);
-    for (uint32_t i = 0; i < TILEWRIGHT_PRECISIONS; ++i)
-        if (tilewright_copying_of[i].side > 0 && tilewright_element_bytes(i) == size)
-            return &tilewright_copying_of[i];
-    return NULL;
-}
-
-static int is_worth(const product *it)
-{
-    const tilewright_copies *const by = copies_of(it->letter);
-    const double area = (double)it->m * (double)it->n;
-    if (by == NULL)
-        return 0;
-    const double bytes = 2 * area * (double)tilewright_element_bytes((uint32_t)it->letter);
-    const double pass_ns = by->takes.begin_ns + bytes / by->takes.bytes_per_ns;
-    return pass_ns <= MOST_OF_TIME * 2 * area * (double)it->k / FLOPS_PER_NS;
-}
-
-/* A vector is a matrix of columns no elements apart, which is copied as any other is. */
-tw_status tilewright_spread(const product *it, void *stream)
-{
-    const tilewright_copies *const by = copies_of(it->letter);
-    int64_t rows = it->m, columns = it->n, none = 0, one = 1, ld = it->ldc;
-    const void *from = it->vector;
-    void *to = it->c, *function, *second;
-    void *values[] = {&rows, &columns, &from, &none, &one, &none, &to, &ld};
-    tilewright_context *here;
-    if (by == NULL)
-        return TW_NO_KERNEL;
-    tw_status status = tilewright_current(&here);
-    if (status == TW_OK)
-        status = tilewright_function(here, by->straight, &function, &second);
-    const int64_t tiles = tilewright_up(rows, by->side) * tilewright_up(columns, by->side);
-    if (status)
-        return status;
-    if (tiles < 1 || tiles > INT32_MAX)
-        return TW_TOO_LARGE;
-    const tilewright_cu_config how = {
-        (unsigned)tiles, 1, 1, by->threads, 1, 1, tilewright_codes[by->straight].shared_bytes,
-        stream, NULL, 0};
-    return tilewright_status_of(tilewright_driver.launch(&how, function, values, NULL));
 }
 
 /* ---- What is asked ------------------------------------------------------------------ */
@@ -150,7 +96,7 @@ static int sees_bias(const arguments *x, product *it, int type)
         return 0;
     if (get(x->how, BIAS_POINTER, &it->vector, sizeof it->vector, NULL) || it->vector == NULL)
         return 0;
-    return is_worth(it);
+    return tilewright_bias_pays(it->letter, it->m, it->n, it->k);
 }
 
 /* Make a product of the arguments; false where it is none that is served. */
@@ -206,7 +152,7 @@ int cublasLtMatmul(void *handle, void *how, const void *alpha, const void *a, vo
     const arguments x = {handle, how,  alpha, a,    of_a,      b,         of_b,  beta,
                          c,      of_c, d,     of_d, algorithm, workspace, bytes, stream};
     product it = {.letter = -1, .handle = handle, .alpha = alpha, .a = a, .b = b, .beta = beta,
-                  .c = d, .again = again, .more = &x};
+                  .c = d, .by_cublas = compute_by_lt, .more = &x};
     const int64_t begun = tilewright_begin();
     const int served =
         understand(&x, &it) ? tilewright_serve_on(&it, stream) : tilewright_passed(&it);

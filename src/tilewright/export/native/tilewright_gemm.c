@@ -5,18 +5,8 @@
  */
 #include "tilewright_internal.h"
 
-enum { NOT_FOUND = -1 };
 enum { ORDER = 1, TRANSA, TRANSB, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC };
 enum { STEP_A = LDC + 2, STEP_B, STEP_C, BATCH }; /* behind the stream */
-
-static const struct {
-    int is_double, is_complex;
-} kinds[TILEWRIGHT_PRECISIONS] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
-
-int64_t tilewright_element_bytes(uint32_t precision)
-{
-    return (kinds[precision].is_double ? 8 : 4) * (kinds[precision].is_complex ? 2 : 1);
-}
 
 /* So many products, and elements from the matrices of one to those of the next. */
 typedef struct {
@@ -28,34 +18,12 @@ static const many one = {1, 0, 0, 0};
 /* A product in column-major terms.  The positions are what its parts are in the caller's. */
 typedef struct {
     int precision;
-    int op_a, op_b; /* 0 1 2: N T C */
+    int op_a, op_b;
     int64_t m, n, k;
     tilewright_matrix a, b, c;
     many of;
     int at_a, at_b;
 } request;
-
-static int precision_of(char letter)
-{
-    switch (letter) {
-    case 's': case 'S': return 0;
-    case 'd': case 'D': return 1;
-    case 'c': case 'C': return 2;
-    case 'z': case 'Z': return 3;
-    default: return NOT_FOUND;
-    }
-}
-
-/* On real elements C is T. */
-static int operation_of(char letter, int precision)
-{
-    switch (letter) {
-    case 'n': case 'N': return 0;
-    case 't': case 'T': return 1;
-    case 'c': case 'C': return kinds[precision].is_complex ? 2 : 1;
-    default: return NOT_FOUND;
-    }
-}
 
 /* ---- Checking ------------------------------------------------------------ */
 
@@ -63,13 +31,14 @@ static int operation_of(char letter, int precision)
 static tw_status describe(request *it, int precision, int order, char transa, char transb,
                           int64_t m, int64_t n, int64_t k)
 {
-    const int op_a = operation_of(transa, precision), op_b = operation_of(transb, precision);
+    const int op_a = tilewright_operation_of(transa, precision);
+    const int op_b = tilewright_operation_of(transb, precision);
     const int rows_first = order == TW_ROW_MAJOR;
     if (!rows_first && order != TW_COL_MAJOR)
         return -ORDER;
-    if (op_a == NOT_FOUND)
+    if (op_a == TILEWRIGHT_UNKNOWN)
         return -TRANSA;
-    if (op_b == NOT_FOUND)
+    if (op_b == TILEWRIGHT_UNKNOWN)
         return -TRANSB;
     if (m < 0)
         return -M;
@@ -124,7 +93,7 @@ static tw_status usable(const tilewright_matrix *x, int at, int64_t element_byte
 /* The same for a batch: what its matrices reach over, and not whether they lie between each other's. */
 static tw_status check_batch(const request *it, int reads)
 {
-    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
+    const int64_t size = tilewright_element_bytes(it->precision);
     const many *const of = &it->of;
     const tilewright_matrix *const all[] = {&it->c, &it->a, &it->b};
     const int64_t steps[] = {of->step_c, of->step_a, of->step_b};
@@ -148,7 +117,7 @@ static tw_status check_memory(const request *it, int reads)
 {
     if (it->of.batch > 1)
         return check_batch(it, reads);
-    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
+    const int64_t size = tilewright_element_bytes(it->precision);
     tw_status status = usable(&it->c, C, size);
     if (status == TW_OK && reads)
         status = usable(&it->a, it->at_a, size);
@@ -159,27 +128,6 @@ static tw_status check_memory(const request *it, int reads)
         status = -C;
     return status;
 }
-
-/* ---- Scalars -------------------------------------------------------------- */
-
-/* Read a scalar's two parts; a real one has no imaginary part. */
-static tilewright_scalar read_scalar(const void *scalar, int precision)
-{
-    const int is_complex = kinds[precision].is_complex;
-    const float *const single = scalar;
-    const double *const wide = scalar;
-    tilewright_scalar made = {0, 0, 0, 0};
-    if (kinds[precision].is_double) {
-        made.re = wide[0];
-        made.im = is_complex ? wide[1] : 0;
-    } else {
-        made.re = (double)single[0];
-        made.im = is_complex ? (double)single[1] : 0;
-    }
-    return made;
-}
-
-static int equals(const tilewright_scalar *x, double value) { return x->re == value && x->im == 0; }
 
 /* ---- The calls ----------------------------------------------------------- */
 
@@ -234,7 +182,7 @@ static uint32_t begin(const tilewright_matrix *x, int64_t step, int64_t element_
 /* What a product's plan depends on, but for its context; columns where they are. */
 static tilewright_product product_of(const request *it, int reads)
 {
-    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
+    const int64_t size = tilewright_element_bytes(it->precision);
     const tilewright_product made = {
         .m = it->m,
         .n = it->n,
@@ -246,13 +194,12 @@ static tilewright_product product_of(const request *it, int reads)
         .step_a = it->of.step_a,
         .step_b = it->of.step_b,
         .step_c = it->of.step_c,
-        .precision = (uint32_t)it->precision,
+        .precision = it->precision,
         .op_a = (uint32_t)it->op_a,
         .op_b = (uint32_t)it->op_b,
         .begins_a = reads ? begin(&it->a, it->of.step_a, size) : 0,
         .begins_b = reads ? begin(&it->b, it->of.step_b, size) : 0,
         .reads = reads != 0,
-        .is_double = kinds[it->precision].is_double != 0,
     };
     return made;
 }
@@ -296,11 +243,11 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
         status = repeat(&it, of);
     if (status || m == 0 || n == 0 || of->batch == 0)
         return status;
-    tilewright_call call = {.alpha = read_scalar(alpha, precision),
-                            .beta = read_scalar(beta, precision),
+    tilewright_call call = {.alpha = tilewright_read_scalar(alpha, precision),
+                            .beta = tilewright_read_scalar(beta, precision),
                             .stream = stream};
-    const int reads = k != 0 && !equals(&call.alpha, 0);
-    if (!reads && equals(&call.beta, 1))
+    const int reads = k != 0 && !tilewright_equals(&call.alpha, 0);
+    if (!reads && tilewright_equals(&call.beta, 1))
         return TW_OK;
     status = check_memory(&it, reads);
     if (status)
@@ -358,9 +305,9 @@ tw_status tw_gemm_strided_batched(char precision, tw_order order, char transa, c
                                   int64_t ldc, tw_stream stream, int64_t step_a, int64_t step_b,
                                   int64_t step_c, int64_t batch)
 {
-    const int found = precision_of(precision);
+    const int found = tilewright_precision_of(precision);
     const many of = {batch, step_a, step_b, step_c};
-    if (found == NOT_FOUND)
+    if (found == TILEWRIGHT_UNKNOWN)
         return TW_NO_KERNEL;
     return gemm(found, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream,
                 &of);
@@ -373,8 +320,8 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     tilewright_way way;
     tilewright_choice found;
     const tilewright_rows *from;
-    const int letter = precision_of(precision);
-    if (letter == NOT_FOUND || describe(&it, letter, order, transa, transb, m, n, k))
+    const int letter = tilewright_precision_of(precision);
+    if (letter == TILEWRIGHT_UNKNOWN || describe(&it, letter, order, transa, transb, m, n, k))
         return NULL;
     /* Matrices without gaps, aligned. */
     it.a = stored(it.m, it.k, it.op_a, NULL, tilewright_most(1, it.op_a ? it.k : it.m));
@@ -386,6 +333,25 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     if (!tilewright_way_of(&product, &here, &way, &from, &found))
         return NULL;
     return tilewright_codes[found.code].name;
+}
+
+tw_status tw_load(void)
+{
+    tilewright_context *here;
+    const tw_status status = tilewright_current(&here);
+    return status ? status : tilewright_load_all(here);
+}
+
+tw_status tw_unload(void)
+{
+    tilewright_context *here;
+    const tw_status status = tilewright_current(&here);
+    if (status)
+        return status;
+    tilewright_forget_plans();
+    const tw_status released = tilewright_status_of(tilewright_arena_release(here->handle));
+    const tw_status unloaded = tilewright_unload_all(here);
+    return released ? released : unloaded;
 }
 
 const char *tw_strerror(tw_status status)

@@ -225,20 +225,11 @@ typedef struct {
     const tilewright_host_product *it;
     matrix a, b, c;
     int64_t m, n, k; /* of a tile */
-    int reads_ab, reads_c, is_complex, is_double;
+    int reads_ab, reads_c;
     int64_t done_row, done_column; /* of a tile of C that is computed, not yet copied; -1: none */
     int done_slot;
     int *written;
 } work;
-
-static int equals(const work *all, const void *scalar, double value)
-{
-    const float *const single = scalar;
-    const double *const wide = scalar;
-    const double re = all->is_double ? wide[0] : (double)single[0];
-    const double im = !all->is_complex ? 0 : all->is_double ? wide[1] : (double)single[1];
-    return re == value && im == 0;
-}
 
 static uint64_t needed(work *all)
 {
@@ -319,11 +310,8 @@ static int fetch(work *all)
 /* Enqueue a tile's product with a piece of k, which begins at `from`. */
 static tw_status multiply(work *all, int64_t row, int64_t column, int64_t from, int slot)
 {
-    static const double one[2] = {1, 0};
-    static const float single_one[2] = {1, 0};
     const tilewright_host_product *const it = all->it;
-    const void *const beta =
-        from == 0 ? it->beta : all->is_double ? (const void *)one : (const void *)single_one;
+    const void *const beta = from == 0 ? it->beta : tilewright_one(it->letter);
     int of_a = 0, of_b = 0, fails = 0;
     if (all->reads_ab && !(fails = take(&all->a, row, from, 1, &of_a)))
         fails = take(&all->b, from, column, 1, &of_b);
@@ -331,8 +319,8 @@ static tw_status multiply(work *all, int64_t row, int64_t column, int64_t from, 
         return tilewright_status_of(fails);
     const matrix *const a = &all->a, *const b = &all->b, *const c = &all->c;
     const tw_status status =
-        tw_gemm("sdcz"[it->letter], TW_COL_MAJOR, "NTC"[it->op_a], "NTC"[it->op_b],
-                least(all->m, it->m - row), least(all->n, it->n - column),
+        tw_gemm(tilewright_letters[it->letter], TW_COL_MAJOR, tilewright_operations[it->op_a],
+                tilewright_operations[it->op_b], least(all->m, it->m - row), least(all->n, it->n - column),
                 least(all->k, it->k - from), it->alpha, (void *)(uintptr_t)a->memory[of_a],
                 a->pitch / a->size, (void *)(uintptr_t)b->memory[of_b], b->pitch / b->size, beta,
                 (void *)(uintptr_t)c->memory[slot], c->pitch / c->size, here.products);
@@ -384,17 +372,18 @@ static tw_status compute_all(work *all)
 
 static tw_status gemm(const tilewright_host_product *it, int *written)
 {
-    const int64_t size = tilewright_element_bytes((uint32_t)it->letter);
+    const int64_t size = tilewright_element_bytes(it->letter);
     int mode = CAPTURE_RELAXED; /* whatever other streams of the thread's are captured */
     void *before;
-    work all = {.it = it, .is_complex = it->letter > 1, .is_double = it->letter & 1,
-                .done_row = -1, .written = written};
+    const tilewright_scalar alpha = tilewright_read_scalar(it->alpha, it->letter);
+    const tilewright_scalar beta = tilewright_read_scalar(it->beta, it->letter);
+    work all = {.it = it, .done_row = -1, .written = written};
     all.a = matrix_of(OF_A, it->op_a, it->a, it->m, it->k, it->lda, size);
     all.b = matrix_of(OF_B, it->op_b, it->b, it->k, it->n, it->ldb, size);
     all.c = matrix_of(OF_C, 0, it->c, it->m, it->n, it->ldc, size);
-    all.reads_ab = it->k > 0 && !equals(&all, it->alpha, 0);
-    all.reads_c = !equals(&all, it->beta, 0);
-    if (!all.reads_ab && equals(&all, it->beta, 1))
+    all.reads_ab = it->k > 0 && !tilewright_equals(&alpha, 0);
+    all.reads_c = !tilewright_equals(&beta, 0);
+    if (!all.reads_ab && tilewright_equals(&beta, 1))
         return TW_OK;
     if (!lay(&all))
         return TW_TOO_LARGE;

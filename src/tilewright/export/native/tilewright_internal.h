@@ -6,6 +6,7 @@
  *     tilewright_laying.c     a plan laid out: a way and a kernel chosen, arguments, tensor maps
  *     tilewright_pieces.c     into how many pieces of k a product is cut
  *     tilewright_contexts.c   contexts, and machine code loaded into them
+ *     tilewright_precision.c  precisions, operations and scalars
  *     choice.h                what chooses: choose.c, ways.c, model.c, geometry.c
  *     core.h                  what launches: plan.c, arena.c, table.c, driver.c
  *     kernels.c               written by the exporter: the tables below
@@ -18,7 +19,30 @@
 #include "core.h"
 #include "tilewright_gemm.h"
 
-enum { TILEWRIGHT_PRECISIONS = 4, TILEWRIGHT_TRANSPOSES = 3 };
+/* ---- Precisions ------------------------------------------------------------- */
+
+/* A precision is a place in "sdcz", an operation one in "NTC". */
+enum { TILEWRIGHT_PRECISIONS = 4, TILEWRIGHT_TRANSPOSES = 3, TILEWRIGHT_UNKNOWN = -1 };
+extern const char tilewright_letters[], tilewright_operations[];
+
+static inline int tilewright_is_double(int64_t precision) { return (precision & 1) != 0; }
+static inline int tilewright_is_complex(int64_t precision) { return precision > 1; }
+
+/* Bytes of an element. */
+int64_t tilewright_element_bytes(int64_t precision);
+
+/* Those of a letter in either case; TILEWRIGHT_UNKNOWN of another.  On real elements C is T. */
+int tilewright_precision_of(char letter);
+int tilewright_operation_of(char letter, int64_t precision);
+
+/* Read a scalar's two parts; a real one has no imaginary part. */
+tilewright_scalar tilewright_read_scalar(const void *scalar, int64_t precision);
+
+/* Whether a scalar is a real number. */
+int tilewright_equals(const tilewright_scalar *x, double value);
+
+/* The scalar 1 in memory. */
+const void *tilewright_one(int64_t precision);
 
 /* ---- Tables --------------------------------------------------------------- */
 
@@ -112,6 +136,10 @@ tw_status tilewright_load(const tilewright_code *code, tilewright_loaded *loaded
 /* A code's functions in the current context, loaded if they are not. */
 tw_status tilewright_function(tilewright_context *here, int code, void **function, void **second);
 
+/* Load all codes of the tables into the current context, or unload them from it. */
+tw_status tilewright_load_all(tilewright_context *here);
+tw_status tilewright_unload_all(tilewright_context *here);
+
 /* The current device; the first of tilewright_devices where no context is current. */
 tilewright_place tilewright_here(void);
 
@@ -129,17 +157,13 @@ typedef struct {
     uint64_t context;
     int64_t m, n, k, lda, ldb, ldc;
     int64_t batch, step_a, step_b, step_c; /* so many products, and elements between matrices */
-    uint32_t precision;
-    uint32_t op_a, op_b;         /* 0 1 2: N T C */
+    int64_t precision;
+    uint32_t op_a, op_b;
     uint32_t begins_a, begins_b; /* addresses modulo 16 */
     uint32_t reads;              /* whether A and B are read: k is not 0, nor alpha */
     uint32_t lean;               /* whether it does without copies */
-    uint32_t is_double;          /* what scalars are */
-    uint32_t elsewhere, is_real; /* whether tilewright_elsewhere lays it out; scalars there */
+    uint32_t emulated, is_real; /* whether tilewright_emulation lays it out; scalars there */
 } tilewright_product;
-
-/* Bytes of an element of a precision. */
-int64_t tilewright_element_bytes(uint32_t precision);
 
 /* Find the best way to compute a product on a device, and the kernel for it among those of a variant;
  * false for none. */
@@ -165,15 +189,15 @@ unsigned tilewright_cut(const tilewright_rows *from, const tilewright_problem *p
 tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
                          tilewright_plan **plan, int *has_copies);
 
-/* What lays plans of another accuracy than IEEE arithmetic's out, by precision; null: nothing does.
- * TW_NO_KERNEL of products that are computed by IEEE arithmetic. */
+/* What lays plans of emulated arithmetic out, whose accuracy is another than IEEE's, by precision;
+ * null: nothing does.  TW_NO_KERNEL of products that are computed by IEEE arithmetic. */
 typedef tw_status tilewright_layer(tilewright_context *here, const tilewright_product *it,
                                    tilewright_plan **plan);
-extern tilewright_layer *tilewright_elsewhere[TILEWRIGHT_PRECISIONS];
+extern tilewright_layer *tilewright_emulation[TILEWRIGHT_PRECISIONS];
 
-/* Whether the last product that this thread started was laid out so; and whether it starts no others,
+/* Whether the last product that this thread started was emulated; and whether it starts no others,
  * which are TW_NO_KERNEL. */
-extern _Thread_local int tilewright_laid_elsewhere, tilewright_only_elsewhere;
+extern _Thread_local int tilewright_was_emulated, tilewright_only_emulated;
 
 /* Start the plan of a product in the current context, which is filled in. */
 tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *call);

@@ -115,16 +115,15 @@ int tilewright_way_of(const tilewright_product *it, const tilewright_place *plac
 static void put(layout *it, int64_t number)
 {
     memcpy(it->places[it->place_count].bytes, &number, sizeof number);
-    it->map_of[it->place_count++] = -1;
+    it->map_of[it->place_count++] = TILEWRIGHT_NO_MAP;
 }
 
 /* A scalar that is 1 at each call. */
-static void put_one(layout *it, int is_double)
+static void put_one(layout *it, int64_t precision)
 {
-    const double wide = 1;
-    const float single = 1;
     int64_t number = 0;
-    memcpy(&number, is_double ? (const void *)&wide : &single, is_double ? sizeof wide : sizeof single);
+    memcpy(&number, tilewright_one(precision),
+           tilewright_is_double(precision) ? sizeof(double) : sizeof(float));
     put(it, number);
 }
 
@@ -236,7 +235,8 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
 static void put_common(layout *into, const tilewright_product *it, const tilewright_problem *p,
                        const operand *a, const operand *b, int64_t delta_c, int adds)
 {
-    const unsigned char type = it->is_double ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
+    const unsigned char type =
+        tilewright_is_double(it->precision) ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
     const operand c = {TILEWRIGHT_C, delta_c, p->ldc, 0};
     put(into, p->m);
     put(into, p->n);
@@ -250,7 +250,7 @@ static void put_common(layout *into, const tilewright_product *it, const tilewri
     put(into, b->offset);
     put(into, b->ld);
     if (adds) {
-        put_one(into, it->is_double != 0);
+        put_one(into, it->precision);
         put(into, 0);
     } else {
         put_patched(into, TILEWRIGHT_BETA_RE, type, 0);

@@ -34,7 +34,6 @@ static _Thread_local struct {
 } now;
 
 static const char *const libraries[] = {"cublas", "blas"}, *const accuracies[] = {"fp32", "fp64"};
-const char tilewright_letters[] = "sdcz", tilewright_operations[] = "NTC";
 
 static void hold(void)
 {
@@ -152,7 +151,7 @@ void tilewright_note(const tilewright_kind *key, double ours_ms, double theirs_m
     if (entry == NULL && (entry = tilewright_table_add(&kinds, key, &removed)) != NULL &&
         key->served && key->m > 0 && key->n > 0)
         entry->kernel = key->served > 1
-                            ? accuracies[key->letter & 1]
+                            ? accuracies[tilewright_is_double(key->letter)]
                             : tw_choose(tilewright_letters[key->letter], TW_COL_MAJOR,
                                   tilewright_operations[key->op_a],
                                   tilewright_operations[key->op_b], key->m, key->n, key->k);

@@ -12,8 +12,6 @@ typedef struct {
     int64_t m, n, k, batch, served;      /* 2: with another accuracy than IEEE arithmetic's */
 } tilewright_kind;
 
-extern const char tilewright_letters[], tilewright_operations[]; /* "sdcz", "NTC" */
-
 /* Whether calls are written down: TILEWRIGHT_CALLS_LOG names a folder, where at its end each process
  * writes a file, a line of JSON for each kind of calls. */
 int tilewright_logs(void);

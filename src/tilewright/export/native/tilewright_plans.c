@@ -251,6 +251,6 @@ __attribute__((constructor)) static void begin(void)
     if (where == NULL || accuracy == NULL)
         return;
     for (int i = 0; i < TILEWRIGHT_PRECISIONS; ++i)
-        if (strstr(accuracy, i & 1 ? "fp64" : "fp32") != NULL)
-            tilewright_elsewhere[i] = lay;
+        if (strstr(accuracy, tilewright_is_double(i) ? "fp64" : "fp32") != NULL)
+            tilewright_emulation[i] = lay;
 }
