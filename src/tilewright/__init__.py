@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
     from tilewright.serve.arenas import release
-    from tilewright.serve.batched.grouped import grouped_gemm
     from tilewright.serve.bound import bound
     from tilewright.serve.decision import Decision
     from tilewright.serve.double_double import DoubleDouble
     from tilewright.serve.epilogue.serve import Epilogue
     from tilewright.serve.find import device
     from tilewright.serve.gemm import gemm
+    from tilewright.serve.grouped.serve import grouped_gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.matmul import matmul
     from tilewright.serve.routes.residues.decision import CertificateError
@@ -44,7 +44,7 @@ _HOMES = {
     "device": "tilewright.serve.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.serve.gemm",
-    "grouped_gemm": "tilewright.serve.batched.grouped",
+    "grouped_gemm": "tilewright.serve.grouped.serve",
     "herk": "tilewright.serve.syrk",
     "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.serve.linear",

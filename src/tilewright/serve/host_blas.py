@@ -194,7 +194,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
             x, y = operand(a, request.trans_a), operand(b, request.trans_b)
         update = multiplied
         if request.triangle is not None:
-            from tilewright.serve.rank_k.host import update_of
+            from tilewright.serve.host_triangles import update_of
 
             update = update_of(request.triangle)
         try:

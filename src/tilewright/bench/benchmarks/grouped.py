@@ -19,8 +19,8 @@ from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import Handle, blas_handle, grouped_kinds
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
-from tilewright.serve.batched.grouped import grouped_gemm
 from tilewright.serve.gemm import gemm
+from tilewright.serve.grouped.serve import grouped_gemm
 
 __all__ = ["BENCHMARK"]
 

@@ -18,8 +18,8 @@ from tilewright.serve.arrange import meets_itself
 from tilewright.serve.arrays.divided import parts_of, products_of
 from tilewright.serve.calls import launch_gemm
 from tilewright.serve.host_blas import is_serving, serve
+from tilewright.serve.host_triangles import fill
 from tilewright.serve.overlap import address_of, in_one_file, overlaps_itself, share, span
-from tilewright.serve.rank_k.host import fill
 from tilewright.serve.repeated import Known, find, may_be_known, remember
 from tilewright.serve.request import strided
 from tilewright.serve.warm import looks

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.serve.batched.grouped import may_overlap
+from tilewright.serve.grouped.overlaps import may_overlap
 
 sides = st.integers(0, 40)
 

@@ -12,16 +12,14 @@ from tilewright.serve.arrange import shapes_of
 from tilewright.serve.arrays.adapters import adapter_on_cuda
 from tilewright.serve.checks import refuse_masked
 from tilewright.serve.gemm import gemm
+from tilewright.serve.grouped.overlaps import place_of, refuse_overlaps
 from tilewright.serve.narrow.types import is_narrow, results_of, type_name
-from tilewright.serve.overlap import overlap, overlaps_itself
+from tilewright.serve.overlap import overlaps_itself
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
 
-__all__ = ["grouped_gemm", "may_overlap", "one_by_one", "refuse_overlaps", "span_of"]
-
-Place = tuple[Any, int, Any, Any, Any]
-"""Whose memory, the address in it, shape, strides in bytes, and dtype."""
+__all__ = ["grouped_gemm"]
 
 
 def grouped_gemm(
@@ -79,15 +77,22 @@ def grouped_gemm(
         "accuracy": accuracy, "out_dtype": out_dtype, "device": device,
     }  # fmt: skip
     if accuracy == "ieee" and device is None:
-        from tilewright.serve.batched.members import in_one_launch
+        # Imported by such calls alone: those of host arrays do without CUDA.
+        from tilewright.serve.grouped.members import in_one_launch
 
-        made = in_one_launch(*lists, **options)
+        made = in_one_launch(
+            *lists, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, out_dtype=out_dtype
+        )
         if made is not None:
-            return made
-    return one_by_one(*lists, **options)
+            results, rest = made
+            if rest:
+                few = [[some[at] for at in rest] for some in (*lists[:2], results)]
+                _one_by_one(few[0], few[1], few[2], **(options | {"out_dtype": None}))
+            return results
+    return _one_by_one(*lists, **options)
 
 
-def one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list[Any]:
+def _one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list[Any]:
     """Return the products by calls of `tilewright.gemm`, once all arrays go together."""
     ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
     for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
@@ -165,79 +170,10 @@ def _check_result(at: int, c: Any, first: Any) -> None:
     words = getattr(c, "words", c)  # of double-double
     if isinstance(words, np.ndarray) and not words.flags.writeable:
         raise ValueError(f"c[{at}] is read-only; give a writeable array")
-    place = _place(c)
+    place = place_of(c)
     # A double-double's words lie side by side.
     if place is not None and overlaps_itself(place[2][:2], place[3][:2]):
         raise ValueError(
             f"c[{at}].strides={tuple(place[3][:2])} overlap themselves;"
             f" give c[{at}] memory of its own"
         )
-
-
-def refuse_overlaps(a: list[Any], b: list[Any], c: list[Any]) -> None:
-    """Refuse a result that shares memory with another one, or with any operand."""
-    places = [[_place(x) for x in some] for some in (a, b, c)]
-    spans = np.array(
-        [[span_of(one) for one in some] for some in places], np.uint64
-    ).transpose(1, 0, 2)  # fmt: skip
-    if not may_overlap(spans[..., 0], spans[..., 1]):
-        return
-    for at, mine in enumerate(places[2]):
-        if mine is None:
-            continue
-        for name, some in zip("abc", places, strict=True):
-            for other, one in enumerate(some):
-                if one is None or (name, other) == ("c", at) or mine[0] != one[0]:
-                    continue
-                if overlap(mine[1:], one[1:]):
-                    raise ValueError(
-                        f"c[{at}] overlaps {name}[{other}]; give c[{at}] memory of its own"
-                    )
-
-
-def may_overlap(first: Any, end: Any) -> bool:
-    """Whether the last column's spans may share memory with any others.
-
-    Parameters
-    ----------
-    first, end : NDArray
-        Addresses, a row a product: of a, b and c.
-    """
-    order = np.argsort(first, axis=None, kind="stable")
-    low, high = first.ravel()[order], end.ravel()[order]
-    writes = order % first.shape[1] == first.shape[1] - 1
-    # The furthest end of all spans that begin before, and of those that are written.
-    every = np.maximum.accumulate(high)[:-1]
-    written = np.maximum.accumulate(np.where(writes, high, 0))[:-1]
-    meets = np.where(writes[1:], every, written) > low[1:]
-    return bool((meets & (high[1:] > low[1:])).any())
-
-
-def _place(x: Any) -> Place | None:
-    """Return where an array's memory is; None where nobody knows."""
-    x = getattr(x, "words", x)  # of double-double
-    if x is None:
-        return None
-    if isinstance(x, np.ndarray):
-        return 0, x.ctypes.data, x.shape, x.strides, f"V{x.itemsize}"
-    if hasattr(x, "base_data"):  # pyopencl's
-        return x.base_data.int_ptr, x.offset, x.shape, x.strides, f"V{x.dtype.itemsize}"
-    if hasattr(x, "data_ptr"):
-        size = x.element_size()
-        steps = tuple(step * size for step in x.stride())
-        return str(x.device), x.data_ptr(), tuple(x.shape), steps, f"V{size}"
-    if hasattr(x, "__cuda_array_interface__"):
-        about, size = x.__cuda_array_interface__, x.dtype.itemsize
-        return "cuda", about["data"][0], x.shape, x.strides, f"V{size}"
-    return None
-
-
-def span_of(place: Place | None) -> tuple[int, int]:
-    """Return the addresses of the first byte and of the one behind the last."""
-    if place is None or 0 in place[2]:
-        return 0, 0
-    low = high = int(place[1])
-    for size, step in zip(place[2], place[3], strict=True):
-        reach = step * (size - 1)
-        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
-    return low, high + np.dtype(place[4]).itemsize

@@ -32,9 +32,9 @@ from tilewright.problem import Problem, Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.arrange import shapes_of
-from tilewright.serve.batched.grouped import may_overlap, one_by_one, refuse_overlaps
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars, loaded, scalars_of
+from tilewright.serve.grouped.overlaps import may_overlap, refuse_overlaps
 from tilewright.serve.kernels import ready_for_group
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space, member
 from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
@@ -102,32 +102,37 @@ class _Prepared:
 
 def in_one_launch(
     a: list[Any], b: list[Any], c: list[Any], *, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
-    **options: Any,
-) -> list[Any] | None:  # fmt: skip
+    out_dtype: Any,
+) -> tuple[list[Any], tuple[int, ...]] | None:  # fmt: skip
     """Return the products of arrays on a CUDA device; None where that takes one call a product.
 
     Parameters
     ----------
     a, b, c : list
         As many of each; c's may be None.
-    alpha, beta, trans_a, trans_b
+    alpha, beta, trans_a, trans_b, out_dtype
         As of `tilewright.gemm`.
-    options
-        The rest of what `one_by_one` takes.
+
+    Returns
+    -------
+    list of array
+        Results, given or new.
+    tuple of int
+        Numbers of those that are still to be computed, one by one.
     """
     library = _library(a[0])
     if library is None:
         return None
-    asked, is_new = options["out_dtype"], c[0] is None
+    is_new = c[0] is None
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     seen = warm.looks_at_all and warm.looks_at_all[0](*a, *b, *(() if is_new else c))
     key = prepared = None
     if seen:
         kinds = _kind_of(alpha), _kind_of(beta)
-        key = "group", library.__name__, seen[0], is_new, ops, asked, kinds, generation()
+        key = "group", library.__name__, seen[0], is_new, ops, out_dtype, kinds, generation()
         prepared = kept(key)
     if prepared is None:
-        prepared = _looked_up(library, (a, b, c), ops, alpha, beta, asked)
+        prepared = _looked_up(library, (a, b, c), ops, alpha, beta, out_dtype)
         if prepared is None:
             return None
         if key is not None:
@@ -146,13 +151,7 @@ def in_one_launch(
         members = addresses.take(one.places)
         native = call_of(0, 0, 0, *scalars, stream, members=members)
         enqueue(live, one.plan, native, stream, library.memory)
-    if prepared.rest:
-        few = [[some[at] for at in prepared.rest] for some in (a, b, results)]
-        one_by_one(
-            *few, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b,
-            **(options | {"out_dtype": None}),
-        )  # fmt: skip
-    return results
+    return results, prepared.rest
 
 
 def _kind_of(value: Any) -> tuple[type, bool, bool]:
