@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gemm"]
 
+# Imports within functions are of what few calls take: the first call of a process is short.
+
 # Bytes of the device's memory, and of the host's.
 _Limits = tuple[int | None, int | None]
 
@@ -193,23 +195,21 @@ def gemm(
                 return made
     check_report(report)
     check_given(a, b)
+    rest = {
+        "accuracy": accuracy, "report": report, "device": device,
+        "max_device_memory": max_device_memory, "max_host_memory": max_host_memory,
+        "max_workspace": max_workspace, "certify": certify,
+    }  # fmt: skip
     if epilogue is not None:
         from tilewright.serve.epilogue.serve import gemm_then
 
-        rest = {
-            "accuracy": accuracy, "report": report, "device": device,
-            "max_device_memory": max_device_memory, "max_host_memory": max_host_memory,
-            "max_workspace": max_workspace, "certify": certify,
-        }  # fmt: skip
         return gemm_then(gemm, epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
         from tilewright.serve.arrays.host_dlpack import through_numpy
 
         made = through_numpy(
             gemm, {"a": a, "b": b}, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b,
-            accuracy=accuracy, out_dtype=out_dtype, report=report, device=device,
-            max_device_memory=max_device_memory, max_host_memory=max_host_memory,
-            max_workspace=max_workspace, certify=certify,
+            out_dtype=out_dtype, **rest,
         )  # fmt: skip
         if made is not None:
             return made

@@ -16,6 +16,7 @@ from tilewright.portfolio.find import generation
 from tilewright.serve.calls import keep, kept, planned, wanted_of
 from tilewright.serve.host_blas import is_plain
 from tilewright.serve.ordered import OrderedPlan, Places
+from tilewright.serve.overlap import span
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Placed, Request
@@ -95,12 +96,6 @@ def remember(
     wanted = wanted_of(replace(request, alpha=1, beta=0), operands)
     x = request
     key = _key(x.a, x.b, x.c, x.trans_a.value, x.trans_b.value, where)
-    a, b, c = map(_reach, (x.a, x.b, x.c))
+    a, b, c = (span(0, y.shape, y.strides, y.dtype)[1] for y in (x.a, x.b, x.c))
     whole = all(one.flags.forc for one in (x.a, x.b, x.c))  # OpenCL takes no other for a buffer
     keep(key, Known(planned(live, wanted).plan, wanted.exchanged, (a, b, c), whole))
-
-
-def _reach(x: Any) -> int:
-    """Return the bytes from an array's first element to the end of its last; steps are positive."""
-    last = sum(step * (size - 1) for size, step in zip(x.shape, x.strides, strict=True))
-    return int(last + x.dtype.itemsize)

@@ -17,7 +17,7 @@ from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
 from tilewright.serve.arrange import meets_itself
 from tilewright.serve.calls import Planned, start, wanted_of
-from tilewright.serve.overlap import overlap
+from tilewright.serve.overlap import overlap, span
 from tilewright.serve.request import Placed, strided
 from tilewright.serve.unproved import unproved_are_served
 
@@ -64,10 +64,7 @@ class View:
     @property
     def extent(self) -> int:
         """Bytes from the first element to the end of the last; strides are positive."""
-        if 0 in self.shape:
-            return 0
-        last = sum(step * (size - 1) for size, step in zip(self.shape, self.strides, strict=True))
-        return last + self.dtype.itemsize
+        return 0 if 0 in self.shape else span(0, self.shape, self.strides, self.dtype)[1]
 
 
 def run(

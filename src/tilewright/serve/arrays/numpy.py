@@ -71,7 +71,7 @@ def result(x: Any) -> Any:
     return x
 
 
-def empty_like(like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def empty_like(like: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return a new row-major array of the same dtype."""
     return new_result(shape, like.dtype)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.serve.arrays import numpy as on_numpy
+from tilewright.serve.arrays.numpy import empty_like, result, view
 from tilewright.serve.overlap import share
 
 if TYPE_CHECKING:
@@ -27,27 +27,6 @@ def is_sliced(x: Any) -> bool:
         return False
     known = isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "shape")
     return known and hasattr(x, "__getitem__") and not hasattr(x, "__dlpack_device__")
-
-
-def view(name: str, x: Any) -> Any:
-    """Return the array itself.
-
-    Raises
-    ------
-    ValueError
-        If its bytes are in another machine's order.
-    """
-    return on_numpy.view(name, x)
-
-
-def result(x: Any) -> Any:
-    """Return the array itself."""
-    return x
-
-
-def empty_like(like: Any, shape: tuple[int, int]) -> NDArray[Any]:
-    """Return a new NumPy array of the same dtype."""
-    return on_numpy.new_result(shape, like.dtype)
 
 
 def run(request: Any, device: Device) -> None:
