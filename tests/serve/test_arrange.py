@@ -12,7 +12,7 @@ from tilewright.backend import OutOfMemoryError
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve import host_blas
-from tilewright.serve.arrange import arrange, meets_itself
+from tilewright.serve.arrange import arrange
 from tilewright.serve.ordered import OrderedPlan
 from tilewright.serve.plan import WorkspaceError
 from tilewright.tuning.verify import error_bound
@@ -213,18 +213,3 @@ def test_dimensions_that_step_alike_are_one_repeat():
     # One operand is the same along one of them, and not transposed so that it would fold.
     found = arranged(np.ones((2, 3, 8, 6)), np.ones((3, 8, 5)), trans_a=Trans.T)
     assert [one[0] for one in found.repeats] == [2, 3]
-
-
-@given(st.data())
-def test_what_may_meet_itself_is_told(data):
-    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
-    steps = data.draw(st.lists(st.integers(-9, 9), min_size=len(shape), max_size=len(shape)))
-    places = [sum(i * s for i, s in zip(at, steps, strict=True)) for at in np.ndindex(*shape)]
-    if len(set(places)) < len(places):
-        assert meets_itself(shape, steps)
-
-
-@given(st.permutations(range(4)), st.lists(st.integers(0, 4), min_size=4, max_size=4))
-def test_parts_of_arrays_do_not_meet_themselves(order, shape):
-    x = np.zeros([2 * size for size in shape])[::2, 1:].transpose(order)
-    assert not meets_itself(x.shape, x.strides)

@@ -40,6 +40,21 @@ def test_a_matrix_overlaps_itself_where_two_places_are_one(shape, steps):
     assert overlaps_itself(shape, steps) == (np.unique(places).size < places.size)
 
 
+@given(st.data())
+def test_an_array_that_may_overlap_itself_is_told(data):
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    steps = data.draw(st.lists(st.integers(-9, 9), min_size=len(shape), max_size=len(shape)))
+    places = [sum(i * s for i, s in zip(at, steps, strict=True)) for at in np.ndindex(*shape)]
+    if len(set(places)) < len(places):
+        assert overlaps_itself(shape, steps)
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(0, 4), min_size=4, max_size=4))
+def test_parts_of_arrays_do_not_overlap_themselves(order, shape):
+    x = np.zeros([2 * size for size in shape])[::2, 1:].transpose(order)
+    assert not overlaps_itself(x.shape, x.strides)
+
+
 def mapped(path, first, count, mode="r+"):
     return np.memmap(path, "f8", mode, 8 * first, (count,))
 
@@ -73,5 +88,8 @@ def test_a_c_in_the_file_of_an_operand_is_refused(tmp_path, dtype, plain):
             tw.gemm(a, b, c)
         with pytest.raises(ValueError, match="c overlaps b"):
             tw.gemm(b, a, c)
+    with pytest.raises(ValueError, match=r"c\[1\] overlaps a\[0\]"):
+        tw.grouped_gemm([a, b], [b, b], [np.zeros((4, 4), kind), c])
     c = np.memmap(path, kind, "r+", 16 * kind.itemsize, (4, 4))
     tw.gemm(a, b, c)
+    tw.grouped_gemm([a, b], [b, b], [np.zeros((4, 4), kind), c])

@@ -22,7 +22,7 @@ from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve.layout import Strided, layout_of
 
-__all__ = ["Arranged", "Repeat", "arrange", "meets_itself", "shapes_of"]
+__all__ = ["Arranged", "Repeat", "arrange", "shapes_of"]
 
 Repeat = tuple[int, int, int, int]
 """How many products, and from A, B and C of one to those of the next, in elements or bytes."""
@@ -191,20 +191,3 @@ def _is_taken(x: Strided, size: int) -> bool:
     if down % size or across % size:
         return False
     return layout_of(Strided(x.shape, (down // size, across // size))) is not None
-
-
-def meets_itself(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Whether two elements of an array may be one place in memory.
-
-    False only where each dimension steps over all that shorter steps reach, as those of any part of
-    an array that does not meet itself do, but for some rare ones.
-    """
-    if 0 in shape:
-        return False
-    reach = 0
-    for step, size in sorted((abs(step), size) for step, size in zip(steps, shape, strict=True)):
-        if size > 1:
-            if step <= reach:
-                return True
-            reach += step * (size - 1)
-    return False

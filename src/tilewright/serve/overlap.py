@@ -11,7 +11,15 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["address_of", "in_one_file", "overlap", "overlaps_itself", "share", "span"]
+__all__ = [
+    "address_of",
+    "in_one_file",
+    "memory_of",
+    "overlap",
+    "overlaps_itself",
+    "share",
+    "span",
+]
 
 # Any non-null base serves: only differences between addresses count.
 _BASE = 4096
@@ -60,6 +68,14 @@ def address_of(x: NDArray[Any]) -> int:
     return int(x.__array_interface__["data"][0])
 
 
+def memory_of(x: NDArray[Any]) -> tuple[Any, int]:
+    """Return whose memory a NumPy array is in, a file's or else 0, and where in it it begins."""
+    mapped = _mapped(x)
+    if mapped is None or mapped.mode == "c":
+        return 0, address_of(x)
+    return _file(mapped), _in_file(x, mapped)[0]
+
+
 def _mapped(x: NDArray[Any]) -> np.memmap[Any, Any] | None:
     """Return the map of a named file that an array is part of, if it is."""
     while isinstance(x.base, np.ndarray):
@@ -82,28 +98,34 @@ def _in_file(x: NDArray[Any], mapped: np.memmap[Any, Any]) -> tuple[Any, ...]:
 
 
 def overlaps_itself(shape: Any, steps: Any) -> bool:
-    """Whether two elements of a matrix are one place in memory.
+    """Whether two elements of an array are one place in memory: of more than a matrix, may be.
 
-    Two elements that are p rows and q columns apart are one where p |row step| =
-    q |column step|, up to sign; the smallest such p and q are the steps without their
-    common divisor, and have to be in the matrix.
+    Of more dimensions than two it is false only where each steps over all that shorter steps reach,
+    as those of any part of an array that does not overlap itself do, but for some rare ones.
+
+    Two elements of a matrix that are p rows and q columns apart are one place where
+    p |row step| = q |column step|, up to sign; the smallest such p and q are the steps without
+    their common divisor, and have to be in the matrix.
 
     Parameters
     ----------
-    shape, steps : tuple of two int
-        Rows and columns; from a row or column to the next, in any unit.
+    shape, steps : tuple of int
+        Sizes; from an element to the next along each dimension, in any unit.
     """
     # A step that is never taken does not count.
-    taken = [(abs(step), size) for step, size in zip(steps, shape, strict=True) if size > 1]
+    taken = sorted((abs(step), size) for step, size in zip(steps, shape, strict=True) if size > 1)
     if 0 in shape or not taken:
         return False
-    if any(step == 0 for step, _ in taken):
-        return True
-    if len(taken) < 2:
-        return False
-    (down, rows), (right, columns) = taken
-    common = gcd(down, right)
-    return bool(right // common < rows and down // common < columns)
+    if len(shape) == 2 == len(taken) and taken[0][0] > 0:
+        (short, count), (long, number) = taken
+        common = gcd(short, long)
+        return bool(long // common < count and short // common < number)
+    reach = 0
+    for step, size in taken:
+        if step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
 
 
 def span(address: int, shape: Any, strides: Any, dtype: Any) -> tuple[int, int]:

@@ -110,6 +110,7 @@ BYTES = np.ones((4, 4), np.int8)
         ((HALF, HALF[:3]), r"b\.shape=\(3, 4\) does not fit"),
         ((BYTES, BYTES[0]), r"b\.shape=\(4,\) is not a matrix"),
         ((BYTES, BYTES, np.zeros((4, 5), "i4")), r"c\.shape=\(4, 5\) should be \(4, 4\)"),
+        ((BYTES, BYTES, np.zeros((2, 4, 4), "i4")), r"c\.shape=\(2, 4, 4\) should be \(4, 4\)"),
         ((HALF, HALF, HALF), "c overlaps a"),
     ],
 )

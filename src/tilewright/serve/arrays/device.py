@@ -15,9 +15,8 @@ from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
-from tilewright.serve.arrange import meets_itself
 from tilewright.serve.calls import Planned, start, wanted_of
-from tilewright.serve.overlap import overlap, span
+from tilewright.serve.overlap import overlap, overlaps_itself, span
 from tilewright.serve.request import Placed, strided
 from tilewright.serve.unproved import unproved_are_served
 
@@ -97,7 +96,7 @@ def run(
     for name in ("a", "b"):
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    if request.batch is not None and meets_itself(request.c.shape, request.c.strides):
+    if request.batch is not None and overlaps_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
     # A matrix of one row is to be computed as one of many.
     rows_first = request.arithmetic == INVARIANT

@@ -14,7 +14,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
-from tilewright.serve.arrange import meets_itself
 from tilewright.serve.arrays.divided import parts_of, products_of
 from tilewright.serve.calls import launch_gemm
 from tilewright.serve.host_blas import is_serving, serve
@@ -136,8 +135,7 @@ def check_result(c: NDArray[Any]) -> None:
     """Refuse a C that cannot be written, or of which two elements are one place in memory."""
     if not c.flags.writeable:
         raise ValueError("c is read-only; give a writeable array")
-    meets = overlaps_itself if c.ndim == 2 else meets_itself
-    if not c.flags.forc and meets(c.shape, c.strides):
+    if not c.flags.forc and overlaps_itself(c.shape, c.strides):
         raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
 
 

@@ -10,9 +10,8 @@ import pyopencl.array
 
 from tilewright.backend import LiveDevice, Operand, OutOfMemoryError
 from tilewright.backend.opencl.device import OpenCLDevice
-from tilewright.serve.arrange import meets_itself
 from tilewright.serve.calls import launch_gemm
-from tilewright.serve.overlap import overlap
+from tilewright.serve.overlap import overlap, overlaps_itself
 from tilewright.serve.repeated import find, may_be_known, remember
 from tilewright.serve.request import strided
 from tilewright.serve.warm import looks
@@ -87,7 +86,7 @@ def run(request: Request, device: Device) -> None:
     for name in ("a", "b"):
         if _overlap(arrays[name], request.c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    if request.c.ndim > 2 and meets_itself(request.c.shape, request.c.strides):
+    if request.c.ndim > 2 and overlaps_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
     a, b, c = (_operand(name, x, request.matrix(name)) for name, x in arrays.items())
     given = request.a, request.b, request.c

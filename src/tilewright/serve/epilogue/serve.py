@@ -23,7 +23,7 @@ from tilewright.portfolio.find import generation
 from tilewright.precision import Precision, precision
 from tilewright.problem import Trans
 from tilewright.serve.arenas import enqueue
-from tilewright.serve.arrange import meets_itself, shapes_of
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars
 from tilewright.serve.epilogue.arrays import Library, library_of
@@ -215,8 +215,7 @@ def _check(
                 f"{name} is on {library.place(x)} but a is on {library.place(a)};"
                 " move them to one device"
             )
-    meets = overlaps_itself if c is not None and len(c.shape) == 2 else meets_itself
-    if c is not None and meets(c.shape, library.steps(c)):
+    if c is not None and overlaps_itself(c.shape, library.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in {**given, "c": None, "bias": vectors.bias}.items():
         if c is not None and x is not None and library.shared(x, c):

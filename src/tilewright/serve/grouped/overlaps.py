@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.serve.overlap import overlap, span
+from tilewright.serve.overlap import memory_of, overlap, span
 
 __all__ = ["may_overlap", "place_of", "refuse_overlaps"]
 
 Place = tuple[Any, int, Any, Any, Any]
-"""Whose memory, the address in it, shape, strides in bytes, and dtype."""
+"""Whose memory, the address or place in it, shape, strides in bytes, and dtype."""
 
 
 def refuse_overlaps(a: list[Any], b: list[Any], c: list[Any]) -> None:
@@ -59,7 +59,7 @@ def place_of(x: Any) -> Place | None:
     if x is None:
         return None
     if isinstance(x, np.ndarray):
-        return 0, x.ctypes.data, x.shape, x.strides, f"V{x.itemsize}"
+        return *memory_of(x), x.shape, x.strides, f"V{x.itemsize}"
     if hasattr(x, "base_data"):  # pyopencl's
         return x.base_data.int_ptr, x.offset, x.shape, x.strides, f"V{x.dtype.itemsize}"
     if hasattr(x, "data_ptr"):

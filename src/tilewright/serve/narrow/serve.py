@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.problem import Trans
-from tilewright.serve.arrange import meets_itself, shapes_of
+from tilewright.serve.arrange import shapes_of
 from tilewright.serve.checks import scalars_of
 from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
@@ -100,8 +100,7 @@ def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
     if type_name(b.dtype) != kind:
         raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     out = _out(library, kind, c, out_dtype)
-    meets = overlaps_itself if len(a.shape) == len(b.shape) == 2 else meets_itself
-    if c is not None and meets(c.shape, library.steps(c)):
+    if c is not None and overlaps_itself(c.shape, library.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in (("a", a), ("b", b)):
         if c is not None and library.shared(x, c):
