@@ -104,7 +104,7 @@ def in_one_launch(
     a: list[Any], b: list[Any], c: list[Any], *, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
     out_dtype: Any,
 ) -> tuple[list[Any], tuple[int, ...]] | None:  # fmt: skip
-    """Return the products of arrays on a CUDA device; None where that takes one call a product.
+    """Return the products of arrays on a CUDA device; None where arrays need a closer look.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def in_one_launch(
     list of array
         Results, given or new.
     tuple of int
-        Numbers of those that are still to be computed, one by one.
+        Numbers of those that are still to be computed, one by one: their arrays are checked.
     """
     library = _library(a[0])
     if library is None:
@@ -137,8 +137,6 @@ def in_one_launch(
             return None
         if key is not None:
             keep(key, prepared, large=True)
-    if not prepared.launches:
-        return None
     scalars = _scalars(alpha, beta, prepared.precision, c[0])
     results = _new_results(library, a[0], prepared) if is_new else c
     if is_new and seen:

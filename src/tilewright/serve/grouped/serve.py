@@ -72,23 +72,20 @@ def grouped_gemm(
     lists = _lists(a, b, c)
     if not lists[0]:
         return []
-    options = {
+    options: dict[str, Any] = {
         "alpha": alpha, "beta": beta, "trans_a": trans_a, "trans_b": trans_b,
-        "accuracy": accuracy, "out_dtype": out_dtype, "device": device,
     }  # fmt: skip
     if accuracy == "ieee" and device is None:
         # Imported by such calls alone: those of host arrays do without CUDA.
         from tilewright.serve.grouped.members import in_one_launch
 
-        made = in_one_launch(
-            *lists, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, out_dtype=out_dtype
-        )
+        made = in_one_launch(*lists, **options, out_dtype=out_dtype)
         if made is not None:
             results, rest = made
-            if rest:
-                few = [[some[at] for at in rest] for some in (*lists[:2], results)]
-                _one_by_one(few[0], few[1], few[2], **(options | {"out_dtype": None}))
+            for at in rest:
+                gemm(lists[0][at], lists[1][at], results[at], **options)
             return results
+    options |= {"accuracy": accuracy, "out_dtype": out_dtype, "device": device}
     return _one_by_one(*lists, **options)
 
 
