@@ -9,6 +9,8 @@ import numpy as np
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.arrays.numpy import empty_like, result, view
 from tilewright.serve.overlap import share
+from tilewright.serve.streamed import on_host
+from tilewright.serve.streamed.serve import devices_of, serve
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device
@@ -45,13 +47,8 @@ def run(request: Any, device: Device) -> None:
         both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
         if x is request.c or (both and share(x, request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    from tilewright.serve.streamed.serve import devices_of
-    from tilewright.serve.streamed.serve import serve as serve_streamed
-
     devices = devices_of(device)
     if len(devices) == 1 and on_numpy.is_shared(devices[0]):
-        from tilewright.serve.streamed.on_host import serve
-
-        serve(devices[0], request, on_numpy.run)
+        on_host.serve(devices[0], request, on_numpy.run)
     else:
-        serve_streamed(devices, request)
+        serve(devices, request)

@@ -29,6 +29,8 @@ __all__ = [
     "takes",
 ]
 
+# What carries NumPy's matrices is imported where they are: arrays on a device have no use for it.
+
 # Matrices of so many bytes are copied to a device through pinned buffers, by threads, which are
 # worth a millisecond.
 _LARGE_BYTES = 32 << 20

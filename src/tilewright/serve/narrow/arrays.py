@@ -62,6 +62,13 @@ class NumPyLike:
     def __init__(self, module: Any) -> None:
         self.module = module
 
+    @property
+    def _adapter(self) -> Any:
+        """What knows CuPy's arrays; it imports CuPy."""
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy
+
     def cast(self, x: Any, name: str) -> Any:
         with np.errstate(all="ignore"):  # rounding, infinity and wrapping are meant
             if isinstance(x, np.ndarray):
@@ -99,26 +106,16 @@ class NumPyLike:
         return isinstance(x, self.module.ndarray)
 
     def view(self, name: str, x: Any) -> Any:
-        if self.module is np:
-            return None
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy.view(name, x)
+        return None if self.module is np else self._adapter.view(name, x)
 
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
-        from tilewright.serve.arrays import cupy as on_cupy
+        return self._adapter.new(like, shape, dtype_of(name))
 
-        return on_cupy.new(like, shape, dtype_of(name))
+    def stream(self, ordinal: int) -> Any:
+        return self._adapter.stream_of(ordinal)
 
-    def stream(self, ordinal: int) -> int:
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy.stream_of(ordinal)
-
-    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy.memory(ordinal, size)
+    def memory(self, ordinal: int, size: int) -> Any:
+        return self._adapter.memory(ordinal, size)
 
 
 class TorchTensors:
@@ -126,6 +123,13 @@ class TorchTensors:
 
     def __init__(self, module: Any) -> None:
         self.module = module
+
+    @property
+    def _adapter(self) -> Any:
+        """What knows these tensors; it imports PyTorch."""
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch
 
     def cast(self, x: Any, name: str) -> Any:
         return x.to(getattr(self.module, name))
@@ -159,24 +163,16 @@ class TorchTensors:
         return isinstance(x, self.module.Tensor) and bool(x.is_cuda)
 
     def view(self, name: str, x: Any) -> Any:
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch.narrow_view(x)
+        return self._adapter.narrow_view(x)
 
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
-        from tilewright.serve.arrays import torch as on_torch
+        return self._adapter.new(like, shape, getattr(self.module, name))
 
-        return on_torch.new(like, shape, getattr(self.module, name))
+    def stream(self, ordinal: int) -> Any:
+        return self._adapter.stream_of(ordinal)
 
-    def stream(self, ordinal: int) -> int:
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch.stream_of(ordinal)
-
-    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch.memory(ordinal, size)
+    def memory(self, ordinal: int, size: int) -> Any:
+        return self._adapter.memory(ordinal, size)
 
 
 class ExportedArrays:
