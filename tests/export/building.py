@@ -123,6 +123,11 @@ class Caller:
             env={**os.environ, "LD_LIBRARY_PATH": str(fake.parent)},
         )
 
+    @property
+    def process(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     def __call__(self, name: str, *arguments: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

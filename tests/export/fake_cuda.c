@@ -33,13 +33,18 @@ typedef struct {
     uint64_t workspace;
 } launch;
 
+/* Copied, as a driver copies machine code. */
 typedef struct {
-    const void *image;
+    char name[NAME], maps, parts;
+} image;
+
+typedef struct {
+    image of;
 } module;
 
 typedef struct {
     char symbol[NAME];
-    const char *image;
+    image of;
     int dynamic_shared_bytes;
     int arguments; /* of one that tests made; 0 of any other */
     unsigned maps; /* which of them are tensor maps: bits */
@@ -137,11 +142,11 @@ int cuCtxGetId(void *context, unsigned long long *id)
     return fake_context ? 0 : 201;
 }
 
-int cuModuleLoadData(void **made, const void *image)
+int cuModuleLoadData(void **made, const void *from)
 {
     module *const it = malloc(sizeof *it);
     ++fake_loads;
-    it->image = image;
+    memcpy(&it->of, from, sizeof it->of);
     *made = it;
     return fake_load_result;
 }
@@ -157,7 +162,7 @@ int cuModuleGetFunction(void **made, void *from, const char *name)
 {
     function *const it = calloc(1, sizeof *it);
     snprintf(it->symbol, sizeof it->symbol, "%s", name);
-    it->image = ((module *)from)->image;
+    it->of = ((module *)from)->of;
     *made = it;
     return 0;
 }
@@ -321,7 +326,7 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     const int number = __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
     if (extra != NULL || how->shared_bytes != (unsigned)it->dynamic_shared_bytes)
         return 1;
-    snprintf(now.name, sizeof now.name, "%s", it->image);
+    snprintf(now.name, sizeof now.name, "%s", it->of.name);
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
     const int is_copy = strcmp(now.symbol, "realign") == 0;
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
@@ -330,7 +335,7 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
         const int is_real = !is_copy && (i == 3 || i == 4 || i == 11 || i == 12);
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
     }
-    const int maps = it->image[NAME], parts = it->image[NAME + 1];
+    const int maps = it->of.maps, parts = it->of.parts;
     for (int i = 0; i < maps; ++i)
         memcpy(&now.maps[i], arguments[ARGUMENTS + i], sizeof now.maps[i]);
     if (parts)
@@ -471,10 +476,12 @@ int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 int cuModuleLoad(void **made, const char *file)
 {
     FILE *const opened = fopen(file, "rb");
+    image named = {"", 0, 0};
     if (opened == NULL)
         return 301;
     fclose(opened);
-    return cuModuleLoadData(made, file);
+    snprintf(named.name, sizeof named.name, "%s", file);
+    return cuModuleLoadData(made, &named);
 }
 
 int cuMemAlloc_v2(unsigned long long *memory, size_t bytes)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.export.building import Caller, needs_c
+from tests.export.calling import C, plain
 from tilewright.cli import run
 from tilewright.export import find_target
 from tilewright.export.plans import Planner, serving
@@ -102,6 +110,74 @@ def test_a_program_runs_without_plans_where_a_socket_has_no_room(
     assert "--accuracy is left aside" in capfd.readouterr().err
     with pytest.raises(OSError, match="the program's"), run._planned("sm_90a", ["fp32"], tmp_path):
         raise OSError("the program's")
+
+
+# As large as products are that are emulated.
+LARGE = dict.fromkeys(("m", "n", "k", "lda", "ldb", "ldc"), 512)
+
+
+def packed(file: Path, places: int = 16, patches: int = 1, function: int = 0) -> bytes:
+    """Return a plan of one launch that is told where C is, behind 13 other arguments."""
+    head = struct.pack("<8Q", 1, places, 0, patches, 1, 0, 0, 0)
+    code = struct.pack("<256s248s248sQ", bytes(file), b"gemm", b"", 1024)
+    launch = struct.pack("<Q9I4x", function, 3, 2, 1, 32, 1, 1024, 0, 0, 16)
+    values = b"".join(struct.pack("<Q8x", number) for number in range(16))
+    patch = struct.pack("<IBBHq", 13, 2, 0, 0, 8)
+    return b"".join((head, code, launch, values, b"\xff" * 64, patch))
+
+
+def _called(
+    preloaded: Path, tmp_path: Path, patch: pytest.MonkeyPatch, answer: Callable[[Caller], bytes]
+) -> Any:
+    """Return what a library launches whose process is given an answer."""
+    patch.setenv("TILEWRIGHT_CUBLAS_ACCURACY", "fp32")
+    patch.setenv("TILEWRIGHT_CUBLAS_PLANS", str(tmp_path / "plans"))
+    caller = Caller(preloaded / "ours.so", preloaded / "libcuda.so.1")
+    planner: Any = SimpleNamespace(answer=lambda asked: answer(caller))
+    with serving(planner, tmp_path / "plans"):
+        said = caller("gemm", *plain(**LARGE))
+        caller.close()
+    return said
+
+
+@needs_c
+def test_a_library_launches_a_plan_though_it_is_stopped_while_it_waits(
+    preloaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").write_bytes(b"an emulated kernel".ljust(104, b"\0"))
+
+    def answer(caller: Caller) -> bytes:
+        time.sleep(0.05)  # which it waits for
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            os.kill(caller.process, number)
+        return packed(tmp_path / "code")
+
+    found = _called(preloaded, tmp_path, monkeypatch, answer)
+    assert found["status"] == 0
+    launch = found["launch"]
+    assert (launch["name"], launch["grid"], launch["block"]) == (
+        "an emulated kernel", [3, 2, 1], [32, 1, 1]
+    )  # fmt: skip
+    assert launch["arguments"][:13] == [*range(13)]
+    assert launch["arguments"][13] == C + 8
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"function": 2},  # of the second code
+        {"patches": 2},  # one more than there is
+    ],
+)
+def test_ieee_arithmetic_serves_where_an_answer_is_no_plan(
+    preloaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int]
+) -> None:
+    (tmp_path / "code").write_bytes(b"an emulated kernel".ljust(104, b"\0"))
+    answer = packed(tmp_path / "code", **wrong)
+    found = _called(preloaded, tmp_path, monkeypatch, lambda caller: answer)
+    assert found["status"] == 0
+    assert found["launch"]["name"].startswith("tw_sgemm_")
 
 
 def _answers(path: Path) -> bool:

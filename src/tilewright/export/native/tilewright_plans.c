@@ -20,6 +20,7 @@
  */
 #include "tilewright_internal.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,11 +62,14 @@ static const char *where;
 
 /* ---- The socket ---------------------------------------------------------------------- */
 
+/* Send or receive all bytes, whatever signals come: one ends a wait that has a limit. */
 static int transfer(int to, void *data, size_t bytes, int writes)
 {
     char *at = data;
     while (bytes > 0) {
         const ssize_t done = writes ? send(to, at, bytes, MSG_NOSIGNAL) : recv(to, at, bytes, 0);
+        if (done < 0 && errno == EINTR)
+            continue;
         if (done <= 0)
             return 0;
         at += done;
