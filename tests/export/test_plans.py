@@ -121,6 +121,8 @@ def packed(file: Path, places: int = 16, patches: int = 1, function: int = 0) ->
     head = struct.pack("<8Q", 1, places, 0, patches, 1, 0, 0, 0)
     code = struct.pack("<256s248s248sQ", bytes(file), b"gemm", b"", 1024)
     launch = struct.pack("<Q9I4x", function, 3, 2, 1, 32, 1, 1024, 0, 0, 16)
+    if places > 16:
+        return head + code + launch
     values = b"".join(struct.pack("<Q8x", number) for number in range(16))
     patch = struct.pack("<IBBHq", 13, 2, 0, 0, 8)
     return b"".join((head, code, launch, values, b"\xff" * 64, patch))
@@ -168,6 +170,7 @@ def test_a_library_launches_a_plan_though_it_is_stopped_while_it_waits(
     [
         {"function": 2},  # of the second code
         {"patches": 2},  # one more than there is
+        {"places": 1 << 60, "patches": 3 << 58},  # their bytes are 0 in 64 bits
     ],
 )
 def test_ieee_arithmetic_serves_where_an_answer_is_no_plan(

@@ -197,18 +197,27 @@ static tw_status encode(const map_row *rows, uint64_t count, unsigned char *maps
     return TW_OK;
 }
 
+/* Whether no number of rows is so large that their bytes overflow. */
+static int counts_are_right(const heading *of, uint64_t bytes)
+{
+    return of->launches > 0 && of->launches <= bytes && of->places <= bytes && of->maps <= bytes &&
+           of->patches <= bytes && of->codes <= bytes;
+}
+
 /* Make a plan of an answer. */
 static tw_status make(tilewright_context *here, const tilewright_product *it, unsigned char *answer,
                       uint64_t bytes, tilewright_plan **plan)
 {
     const heading *const of = (const void *)answer;
+    if (!counts_are_right(of, bytes))
+        return TW_NO_KERNEL;
     code_row *const codes = (void *)(answer + sizeof *of);
     tilewright_launch *const launches = (void *)(codes + of->codes);
     unsigned char *const places = (void *)(launches + of->launches);
     const int *const map_of = (const void *)(places + of->places * 16);
     const tilewright_patch *const patches = (const void *)(map_of + (of->places + 1) / 2 * 2);
     const map_row *const rows = (const void *)(patches + of->patches);
-    if (of->launches == 0 || (uint64_t)((const unsigned char *)(rows + of->maps) - answer) != bytes)
+    if ((uint64_t)((const unsigned char *)(rows + of->maps) - answer) != bytes)
         return TW_NO_KERNEL;
     /* The driver wants them at multiples of 64 bytes. */
     unsigned char *const maps = aligned_alloc(64, (size_t)(of->maps + 1) * MAP_BYTES);
