@@ -107,6 +107,23 @@ def test_what_no_machine_holds_is_refused(exported, changes):
     assert exported.call("gemm", *plain(**changes)) == nothing(5)
 
 
+@pytest.mark.parametrize(
+    ("changes", "steps", "status"),
+    [
+        ({"ldb": 2**62}, (0, 24, 48, 2), 5),
+        ({"ldc": 2**62}, (32, 24, 48, 2), 5),
+        ({"ldc": 2**40}, (0, 0, 8, 2**62), -18),
+        ({"k": 0}, (2**62, 2**62, 48, 2), 0),
+    ],
+)
+def test_batches_that_no_machine_holds_are_refused_unless_nothing_is_read(
+    exported, changes, steps, status
+):
+    """Nothing overflows: the library would end the process."""
+    call = plain(letter="s", **changes)
+    assert exported.call("batch", *call, *steps)["status"] == status
+
+
 def test_precisions_left_out_and_unknown_ones_are_told_apart_from_wrong_arguments(exported):
     for letter in ("c", "tw_cgemm", "q", "\0"):
         assert exported.call("gemm", *plain(letter=letter)) == nothing(3)

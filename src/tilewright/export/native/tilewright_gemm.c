@@ -98,7 +98,7 @@ static tw_status check_batch(const request *it, int reads)
     const tilewright_matrix *const all[] = {&it->c, &it->a, &it->b};
     const int64_t steps[] = {of->step_c, of->step_a, of->step_b};
     const int at[] = {C, it->at_a, it->at_b};
-    if (tilewright_meets_itself(&it->c, of->step_c, of->batch))
+    if (tilewright_fits(&it->c, size) && tilewright_meets_itself(&it->c, of->step_c, of->batch))
         return -STEP_C;
     for (int i = 0; i < (reads ? 3 : 1); ++i) {
         const tw_status status = usable(all[i], at[i], size);
@@ -141,7 +141,7 @@ static int grow(tilewright_matrix *x, int64_t step, int64_t batch, int across)
         return 1;
     }
     const int64_t ld = x->columns == 1 ? step : x->ld;
-    if (ld < x->rows || step != ld * x->columns)
+    if (ld < x->rows || (ld == 0 ? step != 0 : step % ld != 0 || step / ld != x->columns))
         return 0;
     x->ld = ld;
     x->columns *= batch;
@@ -191,8 +191,8 @@ static tilewright_product product_of(const request *it, int reads)
         .ldb = it->b.ld,
         .ldc = it->c.ld,
         .batch = it->of.batch,
-        .step_a = it->of.step_a,
-        .step_b = it->of.step_b,
+        .step_a = reads ? it->of.step_a : 0, /* nobody has looked at others */
+        .step_b = reads ? it->of.step_b : 0,
         .step_c = it->of.step_c,
         .precision = it->precision,
         .op_a = (uint32_t)it->op_a,

@@ -108,7 +108,7 @@ int tilewright_batch_fits(const tilewright_matrix *x, int64_t step, int64_t batc
 int tilewright_batches_meet(const tilewright_matrix *x, int64_t step_x, const tilewright_matrix *y,
                             int64_t step_y, int64_t batch, int64_t element_bytes);
 
-/* Whether two matrices of a batch may share an element. */
+/* Whether two matrices of a batch, of which the first fits, may share an element. */
 int tilewright_meets_itself(const tilewright_matrix *x, int64_t step, int64_t batch);
 
 /* ---- Contexts ---------------------------------------------------------------- */

@@ -75,7 +75,7 @@ int tilewright_meets_itself(const tilewright_matrix *x, int64_t step, int64_t ba
 {
     if (batch < 2 || step >= extent(x))
         return 0;
-    return step < x->rows || (batch - 1) * step + x->rows > x->ld;
+    return step < x->rows || batch - 1 > (x->ld - x->rows) / step;
 }
 
 int tilewright_overlap(const tilewright_matrix *x, const tilewright_matrix *y,
