@@ -5,6 +5,7 @@
  * `again` does all of gemm() for a call like one made before, and returns None for any other: a
  * closer look at its arguments is the caller's, who then lets `remember` keep its plan.  Whatever is
  * unusual (other types, scalars, devices, memory that overlaps) is left to that closer look. */
+#include "core.h"
 #include "seen.h"
 #include "table.h"
 

@@ -2,7 +2,8 @@
 #ifndef TILEWRIGHT_TABLE_H
 #define TILEWRIGHT_TABLE_H
 
-#include "core.h"
+#include <stddef.h>
+#include <stdint.h>
 
 enum { TILEWRIGHT_BUCKETS = 8192 };
 
