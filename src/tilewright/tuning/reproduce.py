@@ -1,9 +1,9 @@
 """Reproducers: one Python file that shows what a candidate did, for whoever must mend it.
 
 The file needs NumPy and pyopencl (for CUDA: cuda-bindings and NVRTC), not Tilewright: it
-can be attached to a report to a driver's makers.  Each backend has a template under
-``reproducers/``.  What takes more than one plain launch, such as two kernels, clusters, tensor
-maps or rescheduled machine code, is run by Tilewright itself, in a file that names it.
+can be attached to a report to a driver's makers.  ``reproducers/`` has a template of it, and what
+each backend puts there.  What takes more than one plain launch, such as two kernels, clusters,
+tensor maps or rescheduled machine code, is run by Tilewright itself, in a file that names it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ __all__ = ["Case", "cases_of", "reproducer"]
 
 # What the backend compiles with, besides a source's own macros.
 _OPTIONS: dict[str, tuple[str, ...]] = {"opencl": OPENCL_OPTIONS, "cuda": CUDA_OPTIONS}
+
+# What its file needs besides Python.
+_PACKAGES = {
+    "opencl": "numpy and pyopencl",
+    "cuda": "numpy, cuda-bindings and nvidia-cuda-nvrtc",
+}
 
 _LOG_LINES = 40
 
@@ -178,8 +184,7 @@ def reproducer(
     runs = cases_of(measurement) if cases is None else tuple(cases)
     macros = [f"-D{name}={value}" for name, value in source.defines.items()]
     launched = [run.facts(launch(run.problem.m, run.problem.n)) for run in runs]
-    text = files("tilewright.tuning").joinpath(f"reproducers/{backend}.py.txt")
-    return Template(text.read_text(encoding="utf-8")).substitute(
+    return _template("run").substitute(
         title=_quoted(f"{problem} on {measurement.device_name}: {measurement.status}."),
         recorded=_quoted(_recorded(measurement)),
         filename=_quoted(filename),
@@ -187,9 +192,12 @@ def reproducer(
         platform=repr(str(measurement.environment.get("platform", ""))),
         dtype=repr(problem.precision.dtype_name),
         trans=repr((str(problem.trans_a), str(problem.trans_b))),
+        packages=_PACKAGES[backend],
+        backend=_template(backend).substitute(
+            shared=repr(int(source.dynamic_shared_bytes)),
+            workspace=repr((Workspace.cleared_bytes, int(source.part_bytes))),
+        ),
         entry=repr(source.entry),
-        shared=repr(int(source.dynamic_shared_bytes)),
-        workspace=repr((Workspace.cleared_bytes, int(source.part_bytes))),
         seed=repr(int(measurement.config.id, 16)),  # as verification does
         roundoff=repr(problem.precision.unit_roundoff),
         cases=_literal(launched),
@@ -221,8 +229,7 @@ def _of_ours(measurement: Measurement, why: str, filename: str) -> str:
         "mode": str(measurement.mode),
         "ahead": False,
     }
-    text = files("tilewright.tuning").joinpath("reproducers/tilewright.py.txt")
-    return Template(text.read_text(encoding="utf-8")).substitute(
+    return _template("tilewright").substitute(
         title=_quoted(f"{problem} on {measurement.device_name}: {measurement.status}."),
         recorded=_quoted(_recorded(measurement)),
         filename=_quoted(filename),
@@ -231,6 +238,11 @@ def _of_ours(measurement: Measurement, why: str, filename: str) -> str:
         request=_literal(request),
         backend=repr(measurement.backend),
     )
+
+
+def _template(name: str) -> Template:
+    text = files("tilewright.tuning").joinpath(f"reproducers/{name}.py.txt")
+    return Template(text.read_text(encoding="utf-8"))
 
 
 def _recorded(measurement: Measurement) -> str:
