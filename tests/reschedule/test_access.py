@@ -68,5 +68,3 @@ def test_what_waits_for_other_blocks_names_no_register(mnemonic: str, word: int)
 
 def test_a_resource_has_the_name_of_its_file() -> None:
     assert [name_of(r) for r in (3, 256, 513, 526)] == ["R3", "UR0", "P1", "UP6"]
-    with pytest.raises(ValueError, match="resource=-1"):
-        name_of(-1)

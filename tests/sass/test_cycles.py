@@ -152,12 +152,6 @@ def test_a_wide_read_keeps_its_scheduler_longer_than_its_slot(cost: float, cycle
     assert trip(128, guard=15) == pytest.approx(64)  # @!PT
 
 
-@pytest.mark.parametrize(("blocks", "warps"), [(0, 4), (1, 0)])
-def test_no_warp_is_refused(blocks: int, warps: int) -> None:
-    with pytest.raises(ValueError, match="=0 cannot issue anything; give 1 or more"):
-        _model(_loop(ffma(1, 2, 3, 4)), blocks, warps)
-
-
 @pytest.mark.parametrize(
     ("addresses", "bits", "passes"),
     [
@@ -177,21 +171,6 @@ def test_no_warp_is_refused(blocks: int, warps: int) -> None:
 )
 def test_wavefronts(addresses: list[int], bits: int, passes: int) -> None:
     assert wavefronts(addresses, bits) == passes
-
-
-@pytest.mark.parametrize(
-    ("addresses", "bits", "said"),
-    [
-        ([0], 16, "bits=16 is no shared access"),
-        ([], 32, "addresses=0 lanes are no warp"),
-        ([0] * 33, 32, "addresses=33 lanes are no warp"),
-        ([4], 64, "addresses=4 is not aligned; give multiples of 8 bytes"),
-        ([-4], 32, "addresses=-4"),
-    ],
-)
-def test_wrong_accesses_are_named(addresses: list[int], bits: int, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        wavefronts(addresses, bits)
 
 
 def test_the_annotated_loop_says_what_each_line_costs() -> None:

@@ -194,8 +194,6 @@ def test_warps_that_are_not_whole() -> None:
     loop = main_loop(instructions)
     assert loop is not None
     assert loop_accesses(instructions, loop, 48).wavefronts == {}
-    with pytest.raises(ValueError, match="threads=0 is no block size"):
-        loop_accesses(instructions, loop, 0)
 
 
 def test_a_loop_of_tensor_core_loads() -> None:

@@ -28,13 +28,6 @@ def test_the_formula_gives_the_papers_numbers(blocking: int, bits: int, share: f
     assert ffma_share(blocking, bits) == pytest.approx(share, abs=5e-4)
 
 
-def test_the_formula_refuses_what_is_no_figure() -> None:
-    with pytest.raises(ValueError, match="blocking=0 is no register tile; give 1 or more"):
-        ffma_share(0, 32)
-    with pytest.raises(ValueError, match="load_bits=16 is no shared load; give 32, 64 or 128"):
-        ffma_share(6, 16)
-
-
 def test_the_mix_of_a_kept_kernel() -> None:
     loop = _loop(kept("sm_80"))
     assert loop.useful == 8 * 16  # 8 steps of k of a 4 x 4 tile

@@ -50,7 +50,6 @@ def test_every_architecture_holds_a_small_kernel_fully(arch: int) -> None:
         ((90, 0, 32), "threads=0 is no block size; give 1 to 1024"),
         ((90, 1025, 32), "threads=1025"),
         ((90, 128, 256), "registers=256 is out of range; give 0 to 255"),
-        ((90, 128, 32, -1), "shared_bytes=-1 is negative; give 0 or more"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: tuple[int, ...], said: str) -> None:

@@ -59,10 +59,8 @@ def active_threads(registers: int, device: CatalogueDevice) -> int:
     Raises
     ------
     ValueError
-        If `registers` is not positive or the device is not described in these terms.
+        If the device is not described in these terms.
     """
-    if registers <= 0:
-        raise ValueError(f"registers={registers} is no register count; give 1 or more")
     return int(device.needs("wave_registers")) // registers * int(device.needs("wave_threads"))
 
 
@@ -135,11 +133,11 @@ def transfer_rate(
 
 
 def size_where_link_fades(
-    link: float, rate: float, precision: Precision, *, share: float = 0.9, reads_c: bool = True
+    link: float, rate: float, precision: Precision, *, reads_c: bool = True
 ) -> float:
-    """Return the N from which square problems reach `share` of `rate` in spite of the link.
+    """Return the N from which square problems reach 0.9 of `rate` in spite of the link.
 
-    From equations 3 to 5, with T_kernel = share / (1 - share) T_comm.
+    From equations 3 to 5, with T_kernel = 9 T_comm.
 
     Parameters
     ----------
@@ -147,19 +145,9 @@ def size_where_link_fades(
         B_PCIe in bytes a second and F in FLOP/s.
     precision : Precision
         Element size and operations.
-    share : float
-        Between 0 and 1.
     reads_c : bool
         See `transfer_bytes`.
-
-    Raises
-    ------
-    ValueError
-        If `share` is not between 0 and 1.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share={share} is not between 0 and 1; 0.9 is usual")
     matrices = 4 if reads_c else 3
-    # flops N^3 / rate = share / (1 - share) * matrices S N^2 / link
-    per_n = matrices * precision.element_bytes / link * rate / precision.flops
-    return share / (1 - share) * per_n
+    # flops N^3 / rate = 9 matrices S N^2 / link
+    return 9 * matrices * precision.element_bytes / link * rate / precision.flops

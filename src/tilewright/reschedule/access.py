@@ -196,7 +196,6 @@ def _condition_fields(instruction: Instruction) -> list[int]:
 
 def name_of(resource: int) -> str:
     """Return a resource's name in a listing."""
-    for first, letters in ((UNIFORM_PREDICATE, "UP"), (PREDICATE, "P"), (UNIFORM, "UR"), (0, "R")):
-        if resource >= first:
-            return f"{letters}{resource - first}"
-    raise ValueError(f"resource={resource} is negative; give one that access() returned")
+    files = (UNIFORM_PREDICATE, "UP"), (PREDICATE, "P"), (UNIFORM, "UR"), (0, "R")
+    first, letters = next(one for one in files if resource >= one[0])
+    return f"{letters}{resource - first}"

@@ -120,15 +120,7 @@ def loop_cycles(
         it says nothing of costs none.
     machine : Machine, optional
         The model's constants.
-
-    Raises
-    ------
-    ValueError
-        If `blocks` or `warps` is below 1.
     """
-    for name, value in (("blocks", blocks), ("warps", warps)):
-        if value < 1:
-            raise ValueError(f"{name}={value} cannot issue anything; give 1 or more")
     known, lines = wavefronts or {}, lines or {}
     chip = machine or machine_of(arch)
     trace = steady_trace(instructions, k_loop(instructions, loop))

@@ -133,8 +133,6 @@ def _accesses(
 
     There are none if lanes of a warp are missing, or a branch is not known here.
     """
-    if threads < 1:
-        raise ValueError(f"threads={threads} is no block size; give 1 or more")
     jumps = any(not i.known and 0x140 <= i.opcode & 0x1FF <= 0x15F for i in instructions)
     if threads % WARP or jumps:
         return

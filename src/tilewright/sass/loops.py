@@ -227,16 +227,7 @@ def ffma_share(blocking: int, load_bits: int) -> float:
 
     One step in k of a `blocking` x `blocking` register tile takes `blocking`
     squared FFMA and the loads of 2 x `blocking` registers.
-
-    Raises
-    ------
-    ValueError
-        If `blocking` is below 1 or `load_bits` is none of 32, 64, 128.
     """
-    if blocking < 1:
-        raise ValueError(f"blocking={blocking} is no register tile; give 1 or more")
-    if load_bits not in (32, 64, 128):
-        raise ValueError(f"load_bits={load_bits} is no shared load; give 32, 64 or 128")
     per_load = load_bits // 32
     loads = -(-2 * blocking // per_load)
     return blocking**2 / (blocking**2 + loads)

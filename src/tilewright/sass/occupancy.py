@@ -132,8 +132,6 @@ def occupancy(arch: int, threads: int, registers: int, shared_bytes: int = 0) ->
         raise ValueError(f"threads={threads} is no block size; give 1 to {MAX_THREADS}")
     if not 0 <= registers <= MAX_REGISTERS:
         raise ValueError(f"registers={registers} is out of range; give 0 to {MAX_REGISTERS}")
-    if shared_bytes < 0:
-        raise ValueError(f"shared_bytes={shared_bytes} is negative; give 0 or more")
     warps = -(-threads // WARP)
     allowed = {
         "warps": limits.warps // warps,

@@ -26,24 +26,10 @@ def wavefronts(addresses: Sequence[int], bits: int) -> int:
     Parameters
     ----------
     addresses : sequence of int
-        Byte address of each active lane, at most 32.
+        Byte address of each active lane, at most 32, aligned to the access.
     bits : int
         32, 64 or 128, what each lane reads.
-
-    Raises
-    ------
-    ValueError
-        If `bits` is none of these, an address is negative or not aligned to
-        the access, or there are no lanes or more than 32.
     """
-    if bits not in (32, 64, 128):
-        raise ValueError(f"bits={bits} is no shared access; give 32, 64 or 128")
-    if not 1 <= len(addresses) <= WARP:
-        raise ValueError(f"addresses={len(addresses)} lanes are no warp; give 1 to {WARP}")
-    size = bits // 8
-    for address in addresses:
-        if address < 0 or address % size:
-            raise ValueError(f"addresses={address} is not aligned; give multiples of {size} bytes")
     words = bits // 32
     lanes = WARP // words
     pair = 2 * lanes
