@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.backend import LiveDevice
+from tilewright.bench.peers import UnavailableError
 
 __all__ = ["Asked", "Benchmark", "Cell", "Row", "benchmark", "names"]
 
@@ -49,12 +50,26 @@ class Benchmark(ABC):
     options : mapping of str to str
         Which of ``precision``, ``trans``, ``size``, ``seed`` and ``count`` it reads, with the value
         where none is given.
+    needs : str
+        The devices that it runs on, by their backend or their kind; all by default.
     """
 
     measures: str
     against: str
     takes: str
     options: Mapping[str, str]
+    needs: str = ""
+
+    def check(self, live: LiveDevice) -> None:
+        """Refuse a device that is none of those.
+
+        Raises
+        ------
+        UnavailableError
+            Naming one that would do.
+        """
+        if self.needs not in ("", live.backend, live.spec.kind):
+            raise UnavailableError(f"it is not measured on {live.id}; use --device {self.needs}")
 
     @abstractmethod
     def rows(self, asked: Asked) -> Iterator[Row]:

@@ -116,6 +116,7 @@ def _run(name: str, chosen: Benchmark, given: dict[str, Any]) -> None:
     budget: str | None = given["budget"]
     until = time.monotonic() + (math.inf if budget is None else seconds_of(budget))
     asked = Asked(device(given["device"]), **{key: given[key] for key in chosen.options})
+    chosen.check(asked.live)
     output: Path | None = given["output"]
     document = Document(environment_record(), [] if output is None else [output], name)
     rows = document.add(device_record(asked.live, []))["results"]

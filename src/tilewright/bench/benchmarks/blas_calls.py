@@ -44,11 +44,10 @@ class BlasCalls(Benchmark):
         "precision": "s,d,c,z",
         "size": "256:4096:*1.4142,2048x2048x64,4096x4096x128,4096x64x4096,8192x512x8192",
     }  # fmt: skip
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision and shape."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"{asked.live.id} is no CUDA device")
         library = served_library(asked.live.id)
         for letter in asked.precision.split(","):
             for size in parse_sizes(asked.size):

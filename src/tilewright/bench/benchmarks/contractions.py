@@ -36,13 +36,10 @@ class Contractions(Benchmark):
     against = "PyTorch"
     takes = "ten seconds on an H100"
     options = {"seed": "0"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each type."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(
-                f"residues are not computed on {asked.live.id}; use a CUDA device"
-            )
         try:
             import torch
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import tilewright
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.precision import precision
 
@@ -39,11 +38,10 @@ class FirstCall(Benchmark):
     against = "CuPy's matmul"
     takes = "half a minute a precision"
     options = {"precision": "s,d,c,z,fp32,tf32,fp16,int8", "trans": "NN,TT"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision, pair of transposes and library."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"CuPy's arrays are not on {asked.live.id}; use cuda:0")
         for letter in asked.precision.split(","):
             dtype, accuracy = OTHERS.get(letter, (letter, "ieee"))
             if letter not in OTHERS:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.bench.call_cases import drawn_sides
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_cases
 from tilewright.precision import precision
@@ -46,11 +45,10 @@ class HostCalls(Benchmark):
     options = {  # noqa: RUF012
         "precision": "s,d,c,z", "trans": "all", "seed": "0", "count": "75",
     }  # fmt: skip
+    needs = "cpu"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each shape, each transpose as often as the others."""
-        if asked.live.spec.kind != "cpu":
-            raise UnavailableError(f"NumPy multiplies on no {asked.live.id}; use a CPU's device")
         cases = parse_cases(asked.precision, asked.trans)
         for at, (_, group) in enumerate(itertools.groupby(cases, key=lambda case: case[0])):
             # Other shapes for each precision: so many more are seen.

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench import host_matrices as host
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes
 from tilewright.precision import precision
@@ -35,11 +34,10 @@ class LargeMatrices(Benchmark):
     against = "the kernel alone"
     takes = "minutes, and 58 GB of memory for double precision at 49152"
     options = {"precision": "s", "size": "40000"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision and size."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"{asked.live.id} is no CUDA device")
         for name in asked.precision.split(","):
             for n, _, _ in parse_sizes(asked.size):
                 yield _row(asked.live, name, n)

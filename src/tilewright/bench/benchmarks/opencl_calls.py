@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import GemmCall, Operand
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes
 from tilewright.precision import precision
@@ -42,12 +41,11 @@ class OpenCLCalls(Benchmark):
     against = "a bare enqueue of the same kernel by pyopencl"
     takes = "ten seconds"
     options = {"precision": "s,z", "size": "8,64"}  # noqa: RUF012
+    needs = "opencl"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision, size and library of arrays."""
         live: Any = asked.live
-        if live.backend != "opencl":
-            raise UnavailableError(f"{live.id} is no OpenCL device; use one")
         for letter, (m, n, k) in itertools.product(
             asked.precision.split(","), parse_sizes(asked.size)
         ):

@@ -38,11 +38,10 @@ class Preloaded(Benchmark):
     takes = "as many seconds as threads run, and half a minute"
     # Seconds of the threads.
     options = {"count": "60"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each kind of call, and one of the threads."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"cuBLAS does not run on {asked.live.id}; use a CUDA device")
         from tilewright.export.preload import preloaded_library
 
         try:

@@ -17,7 +17,6 @@ import numpy as np
 
 from tilewright.backend.base import Kernel
 from tilewright.bench.call_cases import GPU_MOST, drawn_sides
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import Choice, choices, choose
 from tilewright.portfolio.measure import interleaved_medians, matrices
@@ -42,12 +41,11 @@ class Regret(Benchmark):
     against = "all kernels of the portfolio that take the operands"
     takes = "two minutes for 4 x 300 shapes on an H100"
     options = {"precision": "s,d,c,z", "seed": "0", "count": "300"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision and shape."""
         live = asked.live
-        if not hasattr(live, "load"):
-            raise UnavailableError(f"{live.id} loads no machine code; use cuda:0")
         for letter in asked.precision.split(","):
             of = precision(letter)
             memory = matrices(live, of, asked.seed)

@@ -32,11 +32,10 @@ class Training(Benchmark):
     takes = "a minute on an H100"
     # Steps of a loss curve.
     options = {"seed": "0", "count": "30"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each network."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"PyTorch does not train on {asked.live.id}; use a CUDA device")
         try:
             import torch
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench import host_matrices as host
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes
 from tilewright.precision import precision
@@ -37,11 +36,10 @@ class Transfers(Benchmark):
     against = "cuBLASXt"
     takes = "a minute for 8192 and 16384"
     options = {"precision": "s,d,fp32", "size": "8192,16384"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision, size and kind of host memory."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"{asked.live.id} is no CUDA device")
         for name in asked.precision.split(","):
             for n, _, _ in parse_sizes(asked.size):
                 with ExitStack() as stack:

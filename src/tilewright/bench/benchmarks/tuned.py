@@ -14,7 +14,6 @@ from typing import Any
 
 from tilewright.backend.base import BackendError
 from tilewright.bench.benchmarks.regret import Machines, drawn, loss_lines
-from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import choose
 from tilewright.portfolio.tuned import machine_code
@@ -41,11 +40,10 @@ class Tuned(Benchmark):
     against = "tuning of each shape"
     takes = "half a minute a shape"
     options = {"precision": "s,d,c,z", "seed": "0", "count": "5"}  # noqa: RUF012
+    needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each precision and shape."""
-        if not hasattr(asked.live, "load"):
-            raise UnavailableError(f"{asked.live.id} loads no machine code; use cuda:0")
         for letter in asked.precision.split(","):
             for problem in drawn(precision(letter), asked.seed, asked.count):
                 about = {
