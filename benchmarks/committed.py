@@ -23,17 +23,6 @@ def rows(name: str) -> list[Row]:
     return [row for device in load(name)["devices"] for row in device["results"]]
 
 
-def by_case(name: str, **wanted: str) -> dict[tuple[int, str], Row]:
-    """Return rows of squares by size and transposes."""
-    return {
-        (row["size"][0], row["trans"]): row
-        for row in rows(name)
-        if "flops_per_second" in row
-        and not row.get("scan")
-        and all(row[key] == value for key, value in wanted.items())
-    }
-
-
 def experiment(name: str) -> list[Row]:
     found = load("h100/microbench")["experiments"][name]["rows"]
     return [row for row in found if "error" not in row]

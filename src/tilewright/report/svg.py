@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-__all__ = ["COLOURS", "accessible", "colour"]
+__all__ = ["COLOURS", "ROLES", "accessible", "colour"]
 
 # Order matters to nothing but the stand-in colours below.
 COLOURS = (
@@ -31,6 +31,8 @@ COLOURS = (
     "fifth",
     "sixth",
 )
+# Of curves and bars that are none of these by themselves, in this order.
+ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
 _SVG = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _STAND_IN = re.compile(r"#fe01([0-9a-f]{2})")

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, LiveDevice
 from tilewright.bench.peers import UnavailableError
+from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.bench.sweep import Call, interleaved_calls
 from tilewright.problem import Problem
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["Contender", "Entry", "Ladder", "Observer", "Result", "first_line", "race",
-           "refuse_others", "with_errors"]  # fmt: skip
+__all__ = ["Contender", "Entry", "Ladder", "Matrices", "Observer", "Result", "cublas_alone",
+           "first_line", "race", "refuse_others", "with_errors"]  # fmt: skip
 
 Observer = Callable[[str], None]
 
@@ -114,6 +115,41 @@ class Ladder:
     climb: Callable[
         [LiveDevice, Problem, Sequence[Contender], Sequence[Any], int, Observer], dict[str, Any]
     ]
+
+
+class Matrices:
+    """One problem's matrices on a device, the library's and the rungs'.
+
+    Attributes
+    ----------
+    memory : list
+        Of the operands and of C.
+    c : ndarray
+        C on the host.
+    """
+
+    live: LiveDevice
+    memory: list[Any]
+    c: NDArray[Any]
+
+    def result(self, call: Call) -> NDArray[Any]:
+        """Return C as a call leaves it; what it does not write is NaN."""
+        self.live.write(self.memory[2], np.full_like(self.c, np.nan))
+        call()
+        self.live.download(self.memory[2], self.c)
+        return self.c
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for memory in self.memory:
+            self.live.free(memory)
+
+
+def cublas_alone(name: str, live: LiveDevice) -> CuBLAS:
+    """Return cuBLAS, which computes with the rungs' memory: no other library does."""
+    if name != "cublas":
+        raise ValueError(f"peer={name!r} is not of this ladder; use cublas")
+    return CuBLAS(live)
 
 
 def first_line(problem: BaseException) -> str:

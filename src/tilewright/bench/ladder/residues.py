@@ -18,8 +18,10 @@ from tilewright.bench.ladder.race import (
     Contender,
     Entry,
     Ladder,
+    Matrices,
     Observer,
     Result,
+    cublas_alone,
     first_line,
     race,
     refuse_others,
@@ -190,7 +192,7 @@ class _Room:
             self._live.free(memory)
 
 
-class _Matrices:
+class _Matrices(Matrices):
     """One problem's matrices on the device; the row-major A is the kernels' B."""
 
     def __init__(self, live: LiveDevice, a: NDArray[Any], b: NDArray[Any]) -> None:
@@ -222,18 +224,10 @@ class _Matrices:
         """Return the same by a library."""
         return peer.timed(self.problem, "d", self.memory)
 
-    def result(self, call: Call) -> NDArray[Any]:
-        """Return C as a call leaves it; what it does not write is NaN."""
-        self.live.write(self.memory[2], np.full_like(self.c, np.nan))
-        call()
-        self.live.download(self.memory[2], self.c)
-        return self.c
-
     def close(self) -> None:
         """Give the memory back."""
         self.room.close()
-        for memory in self.memory:
-            self.live.free(memory)
+        super().close()
 
 
 def contenders(live: LiveDevice) -> Iterator[Contender]:
@@ -317,19 +311,12 @@ def _climb(
     return climb_record(problem, limit, results, [one.name for one in peers], NAME)
 
 
-def _peer(name: str, live: LiveDevice) -> CuBLAS:
-    """Return cuBLAS, which computes with the same memory."""
-    if name != "cublas":
-        raise ValueError(f"peer={name!r} is not of this ladder; use cublas")
-    return CuBLAS(live)
-
-
 LADDER = Ladder(
     gpu_sizes="2048,4096,8192",
     cpu_sizes="64",
     cpu_peer="",
     count=len(RUNGS),
-    peer=_peer,
+    peer=cublas_alone,
     problem=residue_problem,
     contenders=contenders,
     climb=_climb,

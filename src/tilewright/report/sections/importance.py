@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered, Tried
 from tilewright.report.model import Bars, Figure, Rows, Section, Table
+from tilewright.report.words import grouped
 from tilewright.tuning.importance import LEAST, importances
 from tilewright.tuning.measurement import Stage
 
@@ -21,10 +22,9 @@ def section(data: Gathered) -> Section:
     """Return a figure for the longest searches of each device."""
     figures, missing = [], []
     for device in data.devices:
-        searches: dict[Problem, list[Tried]] = {}
-        for one in data.tried.get(device.fingerprint, ()):
-            if one.stage is Stage.SCREEN and one.ok:
-                searches.setdefault(one.problem, []).append(one)
+        tried = data.tried.get(device.fingerprint, ())
+        right = (one for one in tried if one.stage is Stage.SCREEN and one.ok)
+        searches = grouped(right, lambda one: one.problem)
         long = [item for item in searches.items() if len(item[1]) >= LEAST]
         long.sort(key=lambda item: len(item[1]), reverse=True)
         try:

@@ -8,13 +8,13 @@ from tilewright.report.feeding import Feeding
 from tilewright.report.gather import Gathered
 from tilewright.report.mixes import Mix
 from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
+from tilewright.report.svg import ROLES
 from tilewright.report.words import grouped, percent
 
 __all__ = ["section"]
 
 # Classes with a colour of their own; the palette has no more that everybody can tell apart.
 _SHOWN = 6
-_ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
 
 
 def section(data: Gathered) -> Section:
@@ -44,7 +44,7 @@ def _figure(name: str, mixes: list[Mix]) -> Figure:
     shown, rest = ordered[:_SHOWN], ordered[_SHOWN:]
     groups = [
         Bars(kind, role, tuple(100 * _share(one, [kind]) for one in mixes))
-        for kind, role in zip(shown, _ROLES, strict=False)
+        for kind, role in zip(shown, ROLES, strict=False)
     ]
     if rest:
         groups.append(Bars("the rest", "other", tuple(100 * _share(one, rest) for one in mixes)))
@@ -80,7 +80,7 @@ def _feeding(kind: str, device: str, found: list[Feeding]) -> Figure:
             role,
             tuple((float(ratio), 100 * share) for ratio, share in one.points),
         )
-        for one, role in zip(found, _ROLES, strict=False)
+        for one, role in zip(found, ROLES, strict=False)
     )
     shares = [dict(one.points) for one in found]
     rows = tuple(

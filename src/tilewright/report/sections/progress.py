@@ -9,7 +9,8 @@ from datetime import datetime
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered, Tried
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
-from tilewright.report.words import scale_of, tiling
+from tilewright.report.svg import ROLES
+from tilewright.report.words import grouped, scale_of, tiling
 from tilewright.tuning.measurement import Stage
 
 __all__ = ["section"]
@@ -19,8 +20,6 @@ _PROBLEMS = 12
 # A page must open on a phone: of longer searches the improvements stay, and every nth other.
 _POINTS = 1500
 _TABLE_ROWS = 300
-# Strategies look alike in both figures.
-_ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
 # Two candidates so many seconds apart are of two runs.
 _PAUSE = 60.0
 # Where a candidate ends, by how its measurement calls it.
@@ -36,10 +35,8 @@ def section(data: Gathered) -> Section:
     figures, missing, rows = [], [], []
     for device in data.devices:
         tried = data.tried.get(device.fingerprint, ())
-        searches: dict[Problem, list[Tried]] = {}
-        for one in tried:
-            if one.stage is Stage.SCREEN:
-                searches.setdefault(one.problem, []).append(one)
+        screened = (one for one in tried if one.stage is Stage.SCREEN)
+        searches = grouped(screened, lambda one: one.problem)
         newest = sorted(searches.items(), key=lambda item: item[1][-1].created, reverse=True)
         if len(newest) > _PROBLEMS:
             missing.append(
@@ -116,7 +113,7 @@ def _strategies(
     """
     found = []
     names = list(dict.fromkeys(one.strategy for one in tried))
-    for name, role in zip(names, _ROLES, strict=False):
+    for name, role in zip(names, ROLES, strict=False):
         points, spent, before = [], 0.0, None
         for at, one in enumerate((x for x in tried if x.strategy == name), 1):
             now = datetime.fromisoformat(one.created)

@@ -7,11 +7,11 @@ from statistics import geometric_mean
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
+from tilewright.report.svg import ROLES
 from tilewright.report.words import called, grouped, percent
 
 __all__ = ["section"]
 
-_ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
 # The curve of a set has so many points at most: more than a phone can show.
 _POINTS = 200
 
@@ -45,7 +45,7 @@ def _what(run: Run) -> str:
 
 def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:
     curves, rows = [], []
-    for role, (name, runs) in zip(_ROLES, sets.items(), strict=False):
+    for role, (name, runs) in zip(ROLES, sets.items(), strict=False):
         ratios = sorted(_ratio(run) for run in runs)
         curves.append(Curve(name, role, _sorted(ratios), "step"))
         rows.append((name, *_quantiles(ratios), ", ".join(sorted({run.source for run in runs}))))

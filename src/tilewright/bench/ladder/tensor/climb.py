@@ -19,8 +19,10 @@ from tilewright.bench.ladder.race import (
     Contender,
     Entry,
     Ladder,
+    Matrices,
     Observer,
     Result,
+    cublas_alone,
     first_line,
     race,
     refuse_others,
@@ -81,7 +83,7 @@ def tensor_contenders(live: LiveDevice) -> Iterator[Contender]:
             yield Contender(replace(told, reason=first_line(problem)), rung)
 
 
-class _Matrices:
+class _Matrices(Matrices):
     """One problem's matrices on the device; rows padded by NaN."""
 
     def __init__(self, live: LiveDevice, p: Problem, a: NDArray[Any], b: NDArray[Any]) -> None:
@@ -110,18 +112,6 @@ class _Matrices:
         """Return the same by a library: operands exchanged."""
         a, b, c = self.memory
         return peer.timed(self.problem, "bf16 to float32", (b, a, c))
-
-    def result(self, call: Call) -> NDArray[Any]:
-        """Return C as a call leaves it; what it does not write is NaN."""
-        self.live.write(self.memory[2], np.full_like(self.c, np.nan))
-        call()
-        self.live.download(self.memory[2], self.c)
-        return self.c
-
-    def close(self) -> None:
-        """Give the memory back."""
-        for memory in self.memory:
-            self.live.free(memory)
 
 
 def _exact(
@@ -193,13 +183,6 @@ def climb_tensor(
         matrices.close()
 
 
-def _peer(name: str, live: LiveDevice) -> CuBLAS:
-    """Return cuBLAS: other libraries do not multiply bfloat16."""
-    if name != "cublas":
-        raise ValueError(f"peer={name!r} does not multiply bfloat16; use cublas")
-    return CuBLAS(live)
-
-
 def _record(
     live: LiveDevice,
     problem: Problem,
@@ -218,7 +201,7 @@ LADDER = Ladder(
     cpu_sizes="128,256",
     cpu_peer="",
     count=len(TENSOR_RUNGS) + 1,
-    peer=_peer,
+    peer=cublas_alone,
     problem=tensor_problem,
     contenders=tensor_contenders,
     climb=_record,

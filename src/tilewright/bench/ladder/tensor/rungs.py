@@ -114,19 +114,9 @@ class TensorRung:
         a, b, c : object
             Device memory.
         lda, ldb, ldc : int
-            Elements from row to row; of A and B multiples of 8.
-
-        Raises
-        ------
-        ValueError
-            If a leading dimension is none that the copy engine takes.
+            Elements from row to row; of A and B multiples of `ALIGNED`.
         """
         m, n, k = sizes
-        for name, ld in (("lda", lda), ("ldb", ldb)):
-            if ld % ALIGNED or ld < k:
-                raise ValueError(
-                    f"{name}={ld} is none for rows of {k}; give a multiple of {ALIGNED}"
-                )
         maps = [
             TensorMap(memory, 0, _ELEMENT, (k, rows), (ld * _ELEMENT_BYTES,),
                       (_BLOCK_K, box), _SWIZZLE)
