@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ __all__ = [
     "memory_of",
     "overlap",
     "overlaps_itself",
+    "refuse_overlap",
     "share",
     "span",
 ]
@@ -40,6 +42,13 @@ def overlap(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
         return False
     lowest = min(low_x, low_y)
     return bool(np.shares_memory(_stand_in(x, lowest), _stand_in(y, lowest)))
+
+
+def refuse_overlap(meet: Callable[[Any, Any], bool], c: Any, **given: Any) -> None:
+    """Refuse a C that meets any of the arrays given by their names."""
+    for name, x in given.items():
+        if meet(x, c):
+            raise ValueError(f"c overlaps {name}; give c memory of its own")
 
 
 def share(x: NDArray[Any], c: NDArray[Any]) -> bool:

@@ -16,7 +16,7 @@ from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
 from tilewright.serve.calls import Planned, start, wanted_of
-from tilewright.serve.overlap import overlap, overlaps_itself, span
+from tilewright.serve.overlap import overlap, overlaps_itself, refuse_overlap, span
 from tilewright.serve.request import Placed, strided
 from tilewright.serve.unproved import unproved_are_served
 
@@ -93,9 +93,7 @@ def run(
         raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
     views = {"a": request.a, "b": request.b, "c": request.c}
     ordinal = request.c.ordinal if several else _one_device(views)
-    for name in ("a", "b"):
-        if overlap(_place(views[name]), _place(request.c)):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    refuse_overlap(_meet, request.c, a=request.a, b=request.b)
     if request.batch is not None and overlaps_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
     # A matrix of one row is to be computed as one of many.
@@ -164,8 +162,8 @@ def _one_device(views: dict[str, View]) -> int:
     return views["a"].ordinal
 
 
-def _place(view: View) -> tuple[Any, ...]:
-    return view.address, view.shape, view.strides, view.dtype
+def _meet(x: View, c: View) -> bool:
+    return overlap(*((y.address, y.shape, y.strides, y.dtype) for y in (x, c)))
 
 
 def _operand(name: str, view: View, matrix: Any, rows_first: bool) -> Placed:

@@ -18,7 +18,14 @@ from tilewright.serve.arrays.divided import parts_of, products_of
 from tilewright.serve.calls import launch_gemm
 from tilewright.serve.host_blas import is_serving, serve
 from tilewright.serve.host_triangles import fill
-from tilewright.serve.overlap import address_of, in_one_file, overlaps_itself, share, span
+from tilewright.serve.overlap import (
+    address_of,
+    in_one_file,
+    overlaps_itself,
+    refuse_overlap,
+    share,
+    span,
+)
 from tilewright.serve.repeated import Known, find, may_be_known, remember
 from tilewright.serve.request import strided
 from tilewright.serve.warm import looks
@@ -97,9 +104,7 @@ def run(request: Request, device: Device) -> None:
     """Compute into ``request.c`` and wait for it."""
     c = request.c
     check_result(c)
-    for name, x in (("a", request.a), ("b", request.b)):
-        if share(x, c):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    refuse_overlap(share, c, a=request.a, b=request.b)
     if isinstance(device, list | tuple):
         _streamed(device, request)
         return

@@ -11,7 +11,7 @@ import pyopencl.array
 from tilewright.backend import LiveDevice, Operand, OutOfMemoryError
 from tilewright.backend.opencl.device import OpenCLDevice
 from tilewright.serve.calls import launch_gemm
-from tilewright.serve.overlap import overlap, overlaps_itself
+from tilewright.serve.overlap import overlap, overlaps_itself, refuse_overlap
 from tilewright.serve.repeated import find, may_be_known, remember
 from tilewright.serve.request import strided
 from tilewright.serve.warm import looks
@@ -83,9 +83,7 @@ def run(request: Request, device: Device) -> None:
     queue = _queue(request.c)
     if len({_queue(x).context.int_ptr for x in arrays.values()}) > 1:
         raise ValueError("a, b and c belong to different contexts; move them to one")
-    for name in ("a", "b"):
-        if _overlap(arrays[name], request.c):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    refuse_overlap(_overlap, request.c, a=request.a, b=request.b)
     if request.c.ndim > 2 and overlaps_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
     a, b, c = (_operand(name, x, request.matrix(name)) for name, x in arrays.items())

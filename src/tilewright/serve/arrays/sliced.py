@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.arrays.numpy import empty_like, result, view
-from tilewright.serve.overlap import share
+from tilewright.serve.overlap import refuse_overlap, share
 from tilewright.serve.streamed import on_host
 from tilewright.serve.streamed.serve import devices_of, serve
 
@@ -31,6 +31,11 @@ def is_sliced(x: Any) -> bool:
     return known and hasattr(x, "__getitem__") and not hasattr(x, "__dlpack_device__")
 
 
+def _meet(x: Any, c: Any) -> bool:
+    both = isinstance(x, np.ndarray) and isinstance(c, np.ndarray)
+    return x is c or (both and share(x, c))
+
+
 def run(request: Any, device: Device) -> None:
     """Compute into ``request.c`` part by part, and wait for it.
 
@@ -43,10 +48,7 @@ def run(request: Any, device: Device) -> None:
         raise ValueError(f"c is a {type(request.c).__name__}, which takes no parts; give another")
     if isinstance(request.c, np.ndarray):
         on_numpy.check_result(request.c)
-    for name, x in (("a", request.a), ("b", request.b)):
-        both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
-        if x is request.c or (both and share(x, request.c)):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    refuse_overlap(_meet, request.c, a=request.a, b=request.b)
     devices = devices_of(device)
     if len(devices) == 1 and on_numpy.is_shared(devices[0]):
         on_host.serve(devices[0], request, on_numpy.run)

@@ -33,7 +33,7 @@ from tilewright.serve.narrow.types import (
     short_precision,
     type_name,
 )
-from tilewright.serve.overlap import overlaps_itself
+from tilewright.serve.overlap import overlaps_itself, refuse_overlap
 from tilewright.serve.plan import call_of
 from tilewright.text import shown
 
@@ -205,21 +205,19 @@ def _check(
         )
     letters = {"float64": "d", "complex64": "c", "complex128": "z"}
     check_scalars(alpha, beta, precision(letters.get(out, "s")), c)
-    given = {"a": a, "b": b, "c": c, "scale_a": vectors.scale_a, "scale_b": vectors.scale_b}
-    for name, x in {**given, "bias": vectors.bias}.items():
-        if x is None:
-            continue
+    of_vectors = {"scale_a": vectors.scale_a, "scale_b": vectors.scale_b, "bias": vectors.bias}
+    given = {name: x for name, x in {"a": a, "b": b, "c": c, **of_vectors}.items() if x is not None}
+    for name, x in given.items():
         library.check(name, x)
         if library.place(x) != library.place(a):
             raise ValueError(
                 f"{name} is on {library.place(x)} but a is on {library.place(a)};"
                 " move them to one device"
             )
-    if c is not None and overlaps_itself(c.shape, library.steps(c)):
-        raise ValueError("c overlaps itself; give c memory of its own")
-    for name, x in {**given, "c": None, "bias": vectors.bias}.items():
-        if c is not None and x is not None and library.shared(x, c):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    if given.pop("c", None) is not None:
+        if overlaps_itself(c.shape, library.steps(c)):
+            raise ValueError("c overlaps itself; give c memory of its own")
+        refuse_overlap(library.shared, c, **given)
 
 
 def _fused(

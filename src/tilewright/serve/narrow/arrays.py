@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,48 +12,7 @@ from tilewright.serve.checks import kinds_of, loaded, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap, share
 
-__all__ = ["Arrays", "ExportedArrays", "arrays_of"]
-
-
-class Arrays(Protocol):
-    """One library's arrays."""
-
-    def own(self, x: Any) -> bool:
-        """Whether an array is one of them."""
-
-    def check(self, name: str, x: Any) -> None:
-        """Refuse an array that is not multiplied."""
-
-    def cast(self, x: Any, name: str) -> Any:
-        """Return an array's numbers in a type: the array itself where it has it."""
-
-    def put(self, c: Any, values: Any) -> None:
-        """Write numbers into an array, rounded to its type."""
-
-    def triangle(self, x: Any, *, lower: bool) -> Any:
-        """Return a matrix's triangle with the diagonal, zeros beside it."""
-
-    def shared(self, x: Any, y: Any) -> bool:
-        """Whether two arrays share an element."""
-
-    def steps(self, x: Any) -> Any:
-        """Return the distances between rows and columns, in any unit."""
-
-    def out_name(self, dtype: Any) -> str:
-        """Return the name of a type, or nothing for what is none."""
-
-    def view(self, name: str, x: Any) -> Any:
-        """Return the `View` of an array on a device; None of others, or where it has none."""
-
-    def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
-        """Return the view of a new row-major array of a type, beside another view's."""
-
-    def stream(self, ordinal: int) -> int:
-        """Return the stream to use on a device."""
-
-    @property
-    def memory(self) -> Memory | None:
-        """Return the library's allocator, if it has one."""
+__all__ = ["Arrays", "ExportedArrays", "Known", "arrays_of"]
 
 
 class NumPyLike:
@@ -70,29 +29,35 @@ class NumPyLike:
         return on_cupy
 
     def cast(self, x: Any, name: str) -> Any:
+        """Return an array's numbers in a type: the array itself where it has it."""
         with np.errstate(all="ignore"):  # rounding, infinity and wrapping are meant
             if isinstance(x, np.ndarray):
                 return x.astype(dtype_of(name), copy=False)
             return x if type_name(x.dtype) == name else x.astype(name)
 
     def put(self, c: Any, values: Any) -> None:
+        """Write numbers into an array, rounded to its type."""
         with np.errstate(all="ignore"):
             c[...] = values.astype(c.dtype)
 
     def triangle(self, x: Any, *, lower: bool) -> Any:
+        """Return a matrix's triangle with the diagonal, zeros beside it."""
         return (self.module.tril if lower else self.module.triu)(x)
 
     def check(self, name: str, x: Any) -> None:
+        """Refuse an array that is not multiplied."""
         refuse_masked(x)
         if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
             raise ValueError("c is read-only; give a writeable array")
 
     def shared(self, x: Any, y: Any) -> bool:
+        """Whether two arrays share an element, of which y's is written."""
         if isinstance(x, np.ndarray):
             return share(x, y)
         return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
 
     def out_name(self, dtype: Any) -> str:
+        """Return the name of a type, or nothing for what is none."""
         try:
             named = np.dtype(dtype)  # "f4" is float32
         except TypeError:  # a name that only another library knows, or no type at all
@@ -100,26 +65,32 @@ class NumPyLike:
         return type_name(named) if named.isnative else ""
 
     def steps(self, x: Any) -> Any:
+        """Return the distances between rows and columns, in any unit."""
         return x.strides
 
     def own(self, x: Any) -> bool:
+        """Whether an array is one of them."""
         return isinstance(x, self.module.ndarray)
 
     def view(self, name: str, x: Any) -> Any:
+        """Return the `View` of an array on a device; None of others, or where it has none."""
         return None if self.module is np else self._adapter.view(name, x)
 
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
+        """Return the view of a new row-major array of a type, beside another view's."""
         return self._adapter.new(like, shape, dtype_of(name))
 
     def stream(self, ordinal: int) -> Any:
+        """Return the stream to use on a device."""
         return self._adapter.stream_of(ordinal)
 
     def memory(self, ordinal: int, size: int) -> Any:
+        """Return memory of the library's allocator: its address, and what keeps it."""
         return self._adapter.memory(ordinal, size)
 
 
 class TorchTensors:
-    """Tensors of PyTorch on a CUDA device."""
+    """Tensors of PyTorch on a CUDA device, by the same functions."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -178,6 +149,8 @@ class TorchTensors:
 class ExportedArrays:
     """Arrays of any library through DLPack, as the views that one call has of them.
 
+    Views have no arithmetic: where tensor cores do not serve, CuPy's arrays of them are multiplied.
+
     Parameters
     ----------
     adapter : DLPackArrays
@@ -223,17 +196,11 @@ class ExportedArrays:
         """Return none: whose arrays they are, nobody knows."""
         return None
 
-    def cast(self, x: Any, name: str) -> Any:
-        """Refuse."""
-        raise TypeError("views are not cast; use CuPy's arrays of them")
 
-    def put(self, c: Any, values: Any) -> None:
-        """Refuse."""
-        raise TypeError("views are not written; use CuPy's arrays of them")
+Known = NumPyLike | TorchTensors
+"""One library's arrays, with arithmetic."""
 
-    def triangle(self, x: Any, *, lower: bool) -> Any:
-        """Refuse."""
-        raise TypeError("views have no arithmetic; use CuPy's arrays of them")
+Arrays = Known | ExportedArrays
 
 
 def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
@@ -246,7 +213,7 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
     """
     given = [x for x in (a, b, c) if x is not None]
     cupy, torch = loaded("cupy"), loaded("torch")
-    kinds: list[Arrays] = [NumPyLike(np)]
+    kinds: list[Known] = [NumPyLike(np)]
     kinds += [NumPyLike(cupy)] if cupy is not None else []
     kinds += [TorchTensors(torch)] if torch is not None else []
     for kind in kinds:

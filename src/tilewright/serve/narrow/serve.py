@@ -17,10 +17,10 @@ from tilewright.backend import LiveDevice
 from tilewright.problem import Trans
 from tilewright.serve.arrange import shapes_of
 from tilewright.serve.checks import scalars_of
-from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, arrays_of
+from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, Known, arrays_of
 from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow.types import results_of, short_precision, type_name
-from tilewright.serve.overlap import overlaps_itself
+from tilewright.serve.overlap import overlaps_itself, refuse_overlap
 
 if TYPE_CHECKING:
     from tilewright.serve.triangle import Triangle
@@ -100,11 +100,10 @@ def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
     if type_name(b.dtype) != kind:
         raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     out = _out(library, kind, c, out_dtype)
-    if c is not None and overlaps_itself(c.shape, library.steps(c)):
-        raise ValueError("c overlaps itself; give c memory of its own")
-    for name, x in (("a", a), ("b", b)):
-        if c is not None and library.shared(x, c):
-            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    if c is not None:
+        if overlaps_itself(c.shape, library.steps(c)):
+            raise ValueError("c overlaps itself; give c memory of its own")
+        refuse_overlap(library.shared, c, a=a, b=b)
     return out
 
 
@@ -172,7 +171,7 @@ def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
 
 
 def _floats(
-    in_single: InSingle, library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any
+    in_single: InSingle, library: Known, a: Any, b: Any, c: Any, alpha: Any, beta: Any
 ) -> Any:
     """Return the result in float32."""
     wide = None if c is None else library.cast(c, "float32")
@@ -183,7 +182,7 @@ def _floats(
 
 
 def _integers(
-    in_single: InSingle, library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
+    in_single: InSingle, library: Known, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
 ) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
     alpha, beta = scalars_of(alpha, beta, c, whole=True)
