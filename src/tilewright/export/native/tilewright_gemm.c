@@ -225,6 +225,23 @@ static tw_status repeat(request *it, const many *of)
     return TW_OK;
 }
 
+/* Compute what is right: of a batch as many products at once as a plan has. */
+static tw_status multiply(request *it, int reads, tilewright_call *call)
+{
+    const int64_t batch = it->of.batch;
+    const int64_t bytes = TILEWRIGHT_PLANNED * tilewright_element_bytes(it->precision);
+    for (int64_t first = 0;; first += TILEWRIGHT_PLANNED) {
+        it->of.batch = tilewright_least(batch - first, TILEWRIGHT_PLANNED);
+        tilewright_product product = product_of(it, reads);
+        const tw_status status = tilewright_multiply(&product, call);
+        if (status || first + it->of.batch == batch)
+            return status;
+        call->a += (uint64_t)(bytes * product.step_a);
+        call->b += (uint64_t)(bytes * product.step_b);
+        call->c += (uint64_t)(bytes * product.step_c);
+    }
+}
+
 static tw_status gemm(int precision, int order, char transa, char transb, int64_t m, int64_t n,
                       int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
                       int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream,
@@ -255,8 +272,7 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
     call.a = it.a.first;
     call.b = it.b.first;
     call.c = it.c.first;
-    tilewright_product product = product_of(&it, reads);
-    return tilewright_multiply(&product, &call);
+    return multiply(&it, reads, &call);
 }
 
 tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,

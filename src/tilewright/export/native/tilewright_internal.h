@@ -180,6 +180,10 @@ typedef struct {
 /* At most; sums that are so long are not cut. */
 enum { TILEWRIGHT_PIECES = 64 };
 
+/* Products of a launch, as many as a grid has blocks in z (CUDA C++ Programming Guide, technical
+ * specifications), and of a plan. */
+enum { TILEWRIGHT_LAUNCHED = 65535, TILEWRIGHT_PLANNED = TILEWRIGHT_PIECES * TILEWRIGHT_LAUNCHED };
+
 /* Cut a product that one kernel of some rows would compute; returns into how many pieces. */
 unsigned tilewright_cut(const tilewright_rows *from, const tilewright_problem *problem,
                         const tilewright_place *place, const tilewright_choice *whole,

@@ -23,9 +23,8 @@
 enum { MAPS_OF_KERNEL = 2, COPIES = 2, MAPS = MAPS_OF_KERNEL * TILEWRIGHT_PIECES };
 enum { OF_COPY = 8, STEPS = 3, OF_KERNEL = 16 + STEPS + MAPS_OF_KERNEL };
 
-/* Launches at most, of a batch each of as many products as a grid has blocks in z (CUDA C++
- * Programming Guide, technical specifications). */
-enum { LAUNCHES = COPIES + 2 * TILEWRIGHT_PIECES, MOST_PRODUCTS = 65535 };
+/* Launches at most. */
+enum { LAUNCHES = COPIES + 2 * TILEWRIGHT_PIECES };
 enum { PLACES = COPIES * OF_COPY + TILEWRIGHT_PIECES * OF_KERNEL, PATCHES = PLACES };
 
 /* A launch's workspace: what begins it, and blocks that find a word there. */
@@ -352,20 +351,19 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
     tilewright_grid grid;
     void *function, *second;
     by.split_k = by.persistent = by.stream_k = 0; /* blocks compute a tile each */
-    if (!tilewright_lay_out(&by, &p, here->place.multiprocessors, &grid) ||
-        it->batch > (int64_t)TILEWRIGHT_PIECES * MOST_PRODUCTS)
+    if (!tilewright_lay_out(&by, &p, here->place.multiprocessors, &grid))
         return TW_TOO_LARGE;
     const tw_status status = tilewright_function(here, choice->code, &function, &second);
     if (status)
         return status;
-    for (int64_t first = 0; first < it->batch; first += MOST_PRODUCTS) {
+    for (int64_t first = 0; first < it->batch; first += TILEWRIGHT_LAUNCHED) {
         const int64_t beyond = first * p.element_bytes;
         const operand a = {TILEWRIGHT_A, beyond * it->step_a, it->lda, 0};
         const operand b = {TILEWRIGHT_B, beyond * it->step_b, it->ldb, 0};
         tilewright_launch *const made = begin(into, function);
         made->grid_x = grid.grid_x;
         made->grid_y = grid.grid_y;
-        made->grid_z = (unsigned)tilewright_least(MOST_PRODUCTS, it->batch - first);
+        made->grid_z = (unsigned)tilewright_least(TILEWRIGHT_LAUNCHED, it->batch - first);
         made->block_x = by.threads_x;
         made->block_y = by.threads_y;
         made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
