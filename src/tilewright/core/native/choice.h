@@ -168,6 +168,19 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster);
 int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t tiles,
                          int64_t multiprocessors);
 
+/* How persistent blocks take tiles: some whole, and some shared along k. */
+typedef struct {
+    int64_t blocks, shared; /* tiles that are */
+    int64_t workers;        /* blocks that share these */
+    int64_t longest;        /* steps of k that one of them does at most */
+} tilewright_division;
+
+/* Divide tiles, each of so many steps of k, among persistent blocks; sizes must be within
+ * tilewright_is_modelled. */
+tilewright_division tilewright_divide(const tilewright_geometry *it,
+                                      const tilewright_problem *problem, int64_t tiles,
+                                      int64_t steps, int64_t multiprocessors);
+
 /* Whether the reduction kernel runs behind so many parts of a tile. */
 int tilewright_reduces(const tilewright_geometry *it, int64_t parts);
 

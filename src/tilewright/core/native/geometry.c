@@ -22,6 +22,15 @@
 #define WAVE_CYCLES 8000
 #define PART_BYTES_A_CYCLE 1500
 
+/* A share of a tile has at least so many steps of k. */
+enum { LEAST_SHARE = 64 };
+
+/* Shares of a tile in single precision at most: added up one after another, and by halves. */
+enum { MOST_SINGLE = 12, MOST_IN_TREE = 32 };
+
+/* Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole. */
+#define MOST_STEPS 4294967295
+
 /* What copies and stores take at once, and what a thread stages results in. */
 enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 
@@ -106,6 +115,28 @@ int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t t
         }
     }
     return best;
+}
+
+tilewright_division tilewright_divide(const tilewright_geometry *it, const tilewright_problem *p,
+                                      int64_t tiles, int64_t steps, int64_t multiprocessors)
+{
+    const int64_t shares = it->stream_k ? TILEWRIGHT_MOST_SHARES : 1;
+    const int64_t most = !p->is_single ? TILEWRIGHT_MOST_SHARES
+                         : it->tree    ? MOST_IN_TREE
+                                       : MOST_SINGLE;
+    const int64_t least = tilewright_most(1, LEAST_SHARE / it->tile_k);
+    const int64_t pieces = tilewright_least(tilewright_most(steps / least, 1), most);
+    tilewright_division made = {0};
+    made.blocks = tilewright_least(tiles * shares,
+                                   tilewright_most(1, it->resident) * multiprocessors);
+    const int64_t rest = tiles % made.blocks;
+    const int64_t last = it->stream_k > 1 && tiles > made.blocks ? made.blocks : 0;
+    if (it->stream_k && rest && steps && (rest + last) * steps <= MOST_STEPS)
+        made.shared = rest + last;
+    made.workers = tilewright_least(made.blocks, made.shared * pieces);
+    if (made.shared > 0)
+        made.longest = tilewright_up(made.shared * steps, tilewright_most(1, made.workers));
+    return made;
 }
 
 int tilewright_reduces(const tilewright_geometry *it, int64_t parts)

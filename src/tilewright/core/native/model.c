@@ -19,15 +19,6 @@ enum {
     WAVES
 };
 
-/* A share of a tile has at least so many steps of k. */
-enum { LEAST_SHARE = 64 };
-
-/* Shares of a tile in single precision at most: added up one after another, and by halves. */
-enum { MOST_SINGLE = 12, MOST_IN_TREE = 32 };
-
-/* Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole. */
-#define MOST_STEPS 4294967295
-
 /* No matrix that a device holds has so many elements; the products below stay under 2^63. */
 #define MOST_ELEMENTS ((int64_t)1 << 38)
 
@@ -86,38 +77,24 @@ static int64_t by_halves(int64_t x)
 static work shared_work(const tilewright_geometry *it, const tilewright_problem *p, int64_t tiles,
                         int64_t steps, int64_t multiprocessors)
 {
-    const int64_t resident = tilewright_most(1, it->resident);
-    const int64_t shares = it->stream_k ? TILEWRIGHT_MOST_SHARES : 1;
-    const int64_t blocks = tilewright_least(tiles * shares, resident * multiprocessors);
-    const int64_t rest = tiles % blocks;
-    const int64_t last = it->stream_k > 1 && tiles > blocks ? blocks : 0;
-    const int64_t most = !p->is_single ? TILEWRIGHT_MOST_SHARES
-                         : it->tree    ? MOST_IN_TREE
-                                       : MOST_SINGLE;
-    int64_t shared = it->stream_k && rest && steps ? rest + last : 0, longest = 0;
-    work made = {0};
-    if (shared * steps > MOST_STEPS)
-        shared = 0;
-    const int64_t least = tilewright_most(1, LEAST_SHARE / it->tile_k);
-    const int64_t pieces = tilewright_least(tilewright_most(steps / least, 1), most);
-    const int64_t workers = tilewright_least(blocks, shared * pieces);
-    const int64_t whole = tiles - shared, waves = whole / blocks, over = whole % blocks;
-    const int64_t mine = waves * tilewright_up(blocks, multiprocessors) +
+    const tilewright_division by = tilewright_divide(it, p, tiles, steps, multiprocessors);
+    const int64_t whole = tiles - by.shared, waves = whole / by.blocks, over = whole % by.blocks;
+    const int64_t mine = waves * tilewright_up(by.blocks, multiprocessors) +
                          tilewright_up(over, multiprocessors);
     int64_t of_shares = 0;
-    if (shared > 0) {
-        longest = tilewright_up(shared * steps, tilewright_most(1, workers));
-        of_shares = tilewright_up(workers, multiprocessors);
-        const int64_t common = tilewright_most(1, common_divisor(workers, shared));
-        made.left = workers - common * tilewright_up(workers, common * steps);
-        if (workers != shared)
-            made.added = tilewright_most(1, tilewright_up(steps, tilewright_most(1, longest)));
+    work made = {0};
+    if (by.shared > 0) {
+        of_shares = tilewright_up(by.workers, multiprocessors);
+        const int64_t common = tilewright_most(1, common_divisor(by.workers, by.shared));
+        made.left = by.workers - common * tilewright_up(by.workers, common * steps);
+        if (by.workers != by.shared)
+            made.added = tilewright_most(1, tilewright_up(steps, tilewright_most(1, by.longest)));
     }
     if (it->tree)
         made.added = by_halves(made.added + 1);
-    made.along_k = (double)((mine * steps + of_shares * longest) * it->tile_k);
+    made.along_k = (double)((mine * steps + of_shares * by.longest) * it->tile_k);
     made.stored = mine + of_shares;
-    made.waves = waves + (over > 0 || shared > 0);
+    made.waves = waves + (over > 0 || by.shared > 0);
     return made;
 }
 

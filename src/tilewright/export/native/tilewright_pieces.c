@@ -18,10 +18,6 @@ enum { UNIT = 64 };
 #define PIECE_NS 25e3
 #define ELEMENT_NS 0.015
 
-/* As of model.c. */
-enum { LEAST_SHARE = 64, MOST_SINGLE = 12, MOST_IN_TREE = 32 };
-#define MOST_STEPS 4294967295
-
 /* Products that a kernel adds to one sum at most, one after the other; 0 where threads have sums of
  * their own along k, which are short. */
 static int64_t chain_of(const tilewright_geometry *it, const tilewright_problem *p,
@@ -34,21 +30,9 @@ static int64_t chain_of(const tilewright_geometry *it, const tilewright_problem 
     if (it->streamed)
         return 0;
     if (it->persistent) {
-        const int64_t many = tiles * (it->stream_k ? TILEWRIGHT_MOST_SHARES : 1);
-        const int64_t blocks =
-            tilewright_least(many, tilewright_most(1, it->resident) * multiprocessors);
-        const int64_t last = it->stream_k > 1 && tiles > blocks ? blocks : 0;
-        const int64_t most = !p->is_single ? TILEWRIGHT_MOST_SHARES
-                             : it->tree    ? MOST_IN_TREE
-                                           : MOST_SINGLE;
-        int64_t shared = it->stream_k && tiles % blocks && steps ? tiles % blocks + last : 0;
-        if (shared * steps > MOST_STEPS)
-            shared = 0;
-        const int64_t least = tilewright_most(1, LEAST_SHARE / it->tile_k);
-        const int64_t pieces = tilewright_least(tilewright_most(steps / least, 1), most);
-        const int64_t workers = tilewright_least(blocks, shared * pieces);
-        if (shared == tiles)
-            found = tilewright_up(shared * steps, tilewright_most(1, workers));
+        const tilewright_division by = tilewright_divide(it, p, tiles, steps, multiprocessors);
+        if (by.shared == tiles)
+            found = by.longest;
     }
     return found * it->tile_k;
 }
