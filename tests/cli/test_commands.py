@@ -73,6 +73,13 @@ def test_multiply_takes_the_files_of_types_that_npy_has_no_name_for(files):
     assert run(["multiply", "a.npy", "a.npy", "-o", "c.npy", "--precision", "e4m3"]) == 2
 
 
+def test_multiply_takes_files_of_machines_with_bytes_in_another_order(files):
+    a, b = files
+    np.save("a.npy", a.astype(a.dtype.newbyteorder()))
+    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN"]) == 0
+    assert np.allclose(np.load("c.npy"), a.T @ b)
+
+
 def test_multiply_takes_batches(files, capsys):
     a, b = np.ones((3, 4, 5)), np.ones((5, 6))
     np.save("a.npy", a)
@@ -143,6 +150,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "v.npy", "b.npy", "-o", "c.npy"], 2, "v.npy holds |V2: bytes whose type"),
         (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
         (["multiply", "t.npy", "t.npy", "-o", "c.npy", "--precision", "d"], 2, "not numbers"),
+        (["multiply", "a.npy", "z.npy", "-o", "c.npy"], 2, "but z.npy complex"),
         (["solve", "--size", "4", "-o", "no/x.npy"], 1, "in no directory"),
         (["solve", "--size", "4", "-o", "x.npz"], 2, "end its name in .npy"),
         (["ladder", "--size", "64", "-o", "no/x.json"], 1, "in no directory"),
@@ -169,6 +177,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["tune", "--stencil", "mma_f64", "--precision", "s"], 2, "has no SGEMM"),
         (["tune", "--stencil", "wgmma", "--size", "64"], 2, "has no SGEMM"),
         (["solve", "a.npy"], 2, "both A and b"),
+        (["solve", "a.npy", "b.npy", "--precision", "s"], 2, "is a random system's"),
         (["nonsense"], 2, "No such command"),
     ],
 )

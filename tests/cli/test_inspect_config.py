@@ -112,6 +112,8 @@ def test_several_configs_are_refused(tmp_path: Path) -> None:
         (["default", "--stencil", "packed"], 2, "packed"),
         (["{tmp}/broken.json"], 2, "broken.json is no readable JSON"),
         (["{tmp}/empty.json"], 2, "empty.json holds no config"),
+        (["{tmp}/nan.json"], 2, "nan.json: block_m=nan is no parameter's value"),
+        (["{tmp}/t4.json"], 2, "t4.json: parameters=None is no parameter's value"),
         (["{tmp}/x.cubin", "--arch", "sm_80"], 2, "arch='sm_80' is for a config"),
     ],
 )
@@ -123,6 +125,8 @@ def test_wrong_usage_is_one_line(
     said: str,
 ) -> None:
     (tmp_path / "broken.json").write_text('{"block_m": ')
+    (tmp_path / "nan.json").write_text('{"block_m": NaN}')
+    (tmp_path / "t4.json").write_text('{"results": [{"tilewright": {}}]}')
     (tmp_path / "empty.json").write_text("[]")
     assert run(["inspect", *(word.format(tmp=tmp_path) for word in arguments)]) == status
     error = capsys.readouterr().err

@@ -149,6 +149,8 @@ def test_what_no_factors_are_is_refused(wrong, words):
 def test_right_hand_sides_of_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"b\.dtype=object is of no numbers"):
         tw.lu_solve(tw.lu_factor(np.eye(2)), np.array([None, None]))
+    with pytest.raises(ValueError, match=r"b\.dtype=.* is of no numbers"):
+        tw.lu_solve(tw.lu_factor(np.eye(2)), np.zeros(2, [("x", "f8")]))
 
 
 def test_lists_and_integers_are_refused_by_name():

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tilewright.text import shown
+
 __all__ = ["Wanted", "is_cubin", "wanted_config"]
 
 # A config's JSON is a few hundred bytes; an export of a whole store stays below this.
@@ -122,7 +124,9 @@ def _configs(document: Any) -> Iterator[Wanted]:
     if isinstance(document.get("results"), list):  # T4: db export
         for entry in document["results"]:
             if isinstance(entry, dict) and isinstance(entry.get("tilewright"), dict):
-                yield from _configs({**entry["tilewright"], "parameters": entry["configuration"]})
+                yield from _configs(
+                    {**entry["tilewright"], "parameters": entry.get("configuration")}
+                )
     elif isinstance(document.get("parameters"), dict):  # a measurement's record: db show
         problem = document.get("problem")
         problem = problem if isinstance(problem, dict) else {}
@@ -160,6 +164,11 @@ def _only(found: Iterable[Wanted], where: str) -> Wanted:
     if not distinct:
         raise ValueError(f"{where} holds no config; give an object of parameter values")
     first = distinct[0]
+    for name, value in (first.values or {}).items():
+        if not isinstance(value, str | int):
+            raise ValueError(
+                f"{where}: {name}={shown(value)} is no parameter's value; give a number"
+            )
     said = first.stencil, first.values, first.mode
     if any((one.stencil, one.values, one.mode) != said for one in distinct):
         raise ValueError(f"{where} holds several configs; leave one, or name one by its id")

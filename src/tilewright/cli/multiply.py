@@ -64,6 +64,9 @@ def command(
     row = find_precision(precision) if precision else None
     check_not_read(output, a, b)
     matrices = [load_as(path, row, mapped=True) for path in (a, b)]
+    one, other = map(kind_of, matrices)
+    if one != other:
+        raise ValueError(f"{a} holds {one} but {b} {other}; name one --precision for both")
     matrices.append(None if c is None else load_as(c, row, mapped=True, is_result=True))
     check_suffix(output, hasattr(matrices[0], "words"))
     out = None
@@ -277,6 +280,8 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")
     array = np.asarray(array)  # a plain one, whoever has its memory
+    if not array.dtype.isnative:  # of a machine that has bytes in another order
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "V" and array.dtype.names is None:  # ml_dtypes' numbers are saved so
         if type_name(dtype) in NARROW and array.dtype.itemsize == np.dtype(dtype).itemsize:
             return array.view(dtype)

@@ -13,7 +13,6 @@ from tilewright.cli.output import (
     MATRICES,
     DeviceOption,
     JsonOption,
-    PrecisionOption,
     emit_json,
     gigaflops,
     output_option,
@@ -30,9 +29,16 @@ def command(
     a: Annotated[Path | None, typer.Argument(help="A, an .npy file; random without it.")] = None,
     b: Annotated[Path | None, typer.Argument(help="b, a file like A's; several: columns.")] = None,
     output: Annotated[Path | None, output_option("Where x goes.", MATRICES)] = None,
-    size: Annotated[int, typer.Option("--size", min=1, help="n of a random system.")] = 2000,
-    precision: PrecisionOption = "d",
-    seed: Annotated[int, typer.Option("--seed", help="Of the random system.")] = 0,
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help="n of a random system; 2000 by default.")
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="A random system's: s, d, c, z, e or w; d by default."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="A random system's; 0 by default.")
+    ] = None,
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -42,9 +48,12 @@ def command(
     if output is not None:
         check_not_read(output, *(one for one in (a, b) if one is not None))
     if a is not None and b is not None:
+        for name, value in (("size", size), ("precision", precision), ("seed", seed)):
+            if value is not None:
+                raise ValueError(f"{name}={value!r} is a random system's; leave it out")
         matrix, right = load_as(a, None), load_as(b, None)
     else:
-        matrix, right = random_system(size, precision, seed)
+        matrix, right = random_system(size or 2000, precision or "d", seed or 0)
     if output is not None:
         check_suffix(output, hasattr(matrix, "words"))
     solution, facts = solve_timed(matrix, right, device)
