@@ -39,7 +39,7 @@ from tilewright.serve.host_products import (
     multiplied,
     operand,
 )
-from tilewright.serve.overlap import share
+from tilewright.serve.overlap import in_one_file
 from tilewright.serve.request import Request, column_major_call, strided
 from tilewright.timeline import on_change, span, traced
 
@@ -136,7 +136,12 @@ def _is_writable(
         return False
     if flags.owndata and a.base is b.base is None and c is not a and c is not b:
         return True
-    return not (share(a, c) or share(b, c))
+    if np.shares_memory(a, c) or np.shares_memory(b, c):
+        return False
+    base = c.base  # whose memory is NumPy's own is in no file
+    if base is None or (type(base) is np.ndarray and base.base is None):
+        return True
+    return not (in_one_file(a, c) or in_one_file(b, c))
 
 
 def _has_whole_rows(c: NDArray[Any]) -> bool:
