@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.export import KernelSet, Target, collect, kernel_set
 from tilewright.export.c_library import c_library
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from tests.microbench.compiled import compiled
 from tilewright.backend import Kernel
+from tilewright.backend.cubin import Cubin
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.microbench.timing import LoopTimer
 from tilewright.sass import decode, find_loops, read_cubin

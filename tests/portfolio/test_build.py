@@ -8,7 +8,7 @@ import pytest
 
 from tests.portfolio.examples import H100, costs, cubin_of, kernel, nothing_ahead, write
 from tilewright.backend.base import CompileError
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.portfolio import build
 from tilewright.portfolio.build import Instance, Work
 from tilewright.portfolio.portfolio import PortfolioError

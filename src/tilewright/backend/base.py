@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.cubin import Cubin
+    from tilewright.backend.cubin import Cubin
 
     Rewrite = Callable[[Cubin, KernelCache | None], Cubin]
 

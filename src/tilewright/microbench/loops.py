@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.microbench.sources import kernel_file
 from tilewright.sass import Instruction, Loop, decode, edit, find_loops, patch, read_cubin
 from tilewright.sass.decode import INSTRUCTION_BYTES, RZ, decode_one

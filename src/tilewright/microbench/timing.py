@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.hardware import DeviceSpec

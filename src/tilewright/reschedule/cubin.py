@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tilewright.backend.base import Kernel as Loaded
     from tilewright.backend.base import Rewrite
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.cubin import Cubin
+    from tilewright.backend.cubin import Cubin
     from tilewright.stencil import Source
 
 __all__ = [

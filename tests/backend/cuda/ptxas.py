@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.dataclass import dataclass
 
 

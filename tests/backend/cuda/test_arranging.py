@@ -11,10 +11,10 @@ import pytest
 
 from tests.backend.cuda.ptxas import usage
 from tilewright.backend.cache import KernelCache
+from tilewright.backend.cubin import Cubin
 from tilewright.backend.cuda import arranging, compiler
 from tilewright.backend.cuda.arrange import FETCHED_BYTES, moved_only
 from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.cubin import Cubin
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import Instruction, decode, main_loop, read_cubin

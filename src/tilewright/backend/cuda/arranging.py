@@ -15,7 +15,7 @@ from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.cubin import Cubin
+    from tilewright.backend.cubin import Cubin
 
 __all__ = ["arranged"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.backend.base import BackendError, CompileError, HostError, OutOfMemoryError
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.cubin import Cubin
+from tilewright.backend.cubin import Cubin
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source

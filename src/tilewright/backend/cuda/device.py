@@ -24,8 +24,8 @@ from tilewright.backend.base import (
     LiveDevice,
     MachineCode,
 )
+from tilewright.backend.cubin import Cubin
 from tilewright.backend.cuda import probe
-from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.functions import (
     ANY_CLUSTER,
