@@ -156,52 +156,53 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     lean : bool
         Whether it does without memory: in IEEE arithmetic, without copies of operands.
     """
-    call, p = wanted.call, wanted.problem
+    call, of, part = wanted.call, wanted.problem.precision, wanted.triangle
     reads = bool(call.alpha != 0 and call.k)
     real = not (_imaginary(call.alpha) or _imaginary(call.beta))
     arithmetic = "" if lean else wanted.arithmetic
-    first = (
-        _begins(call.a, p.precision, wanted.repeats, 1),
-        _begins(call.b, p.precision, wanted.repeats, 2),
-    )
-    of = bool(arithmetic) and unproved_are_served()
-    part = wanted.triangle
+    first = _begins(call.a, of, wanted.repeats, 1), _begins(call.b, of, wanted.repeats, 2)
+    unproved = bool(arithmetic) and unproved_are_served()
     keeps = call.beta != 0 or part is None  # passes over a triangle depend on it
     key = (
-        live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of,
-        part, keeps, wanted.residues,
+        live, wanted.problem, wanted.repeats, first, arithmetic, reads, real, told, lean,
+        generation(), unproved, part, keeps, wanted.residues,
     )  # fmt: skip
     found: Planned | None = kept(key)
-    if found is not None:
-        return found
-    alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
+    if found is None:
+        alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
+        call = replace(call, alpha=alpha if reads else 0, beta=beta if keeps else 0)
+        made_up_call = replace(wanted, call=call, arithmetic=arithmetic)
+        found = _laid_out(live, made_up_call, first, told=told, lean=lean)
+        keep(key, found)
+    return found
+
+
+def _laid_out(
+    live: LiveDevice, wanted: Wanted, first: tuple[int, int], *, told: bool, lean: bool
+) -> Planned:
+    """Return the plan of a call with made-up scalars, whose A and B begin `first` bytes beyond."""
+    call, p, space = wanted.call, wanted.problem, Space()
     ordered = _is_ordered(live)
     operand = partial(made_up, of=p.precision) if ordered else _at_address
     call = replace(
         call,
-        alpha=alpha if reads else 0,
-        beta=beta if keeps else 0,
         a=operand(A, first[0], call.a.ld),
         b=operand(B, first[1], call.b.ld),
         c=operand(C, 0, call.c.ld),
     )
-    space = Space()
     # Tensor maps are made in the device's context.
     with span("lay out"), getattr(live, "current", nullcontext)():
         laid = lay_out(
-            live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
-            repeats=wanted.repeats,
-            triangle=part, residues=wanted.residues,
+            live, p, call, wanted.arithmetic, space, report=REPORT if told else None,
+            copies=not lean, repeats=wanted.repeats, triangle=wanted.triangle,
+            residues=wanted.residues,
         )  # fmt: skip
         if ordered:
             plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)
         else:
-            plan = Plan(
-                live, laid.steps, space, first, laid.name, in_bytes(laid.repeats, p.precision)
-            )
-    found = Planned(plan, laid, lean)
-    keep(key, found)
-    return found
+            again = in_bytes(laid.repeats, p.precision)
+            plan = Plan(live, laid.steps, space, first, laid.name, again)
+    return Planned(plan, laid, lean)
 
 
 def _begins(x: Operand, of: Precision, repeats: tuple[Repeat, ...], which: int) -> int:

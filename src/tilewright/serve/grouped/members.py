@@ -306,23 +306,17 @@ def _prepared(
         kinds.setdefault((Variant.of(one.problem), one.exchanged, one.aligned), []).append(one)
     launches, rest = list[_Launched](), list[int]()
     live = device_at(views[0][0].ordinal)
+    most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
     with span("lay out"):
-        for members in kinds.values():
-            # Without a result nothing is computed; a launch has no blocks for it.
-            some = [one for one in members if one.problem.m and one.problem.n]
-            some.sort(key=lambda one: -one.problem.k)
-            most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
-            each = -(-len(some) // max(1, -(-len(some) // most)))
-            for at in range(0, len(some), max(1, each)):
-                chunk = some[at : at + each]
-                plan = _plan(live, chunk)
-                if plan is None:
-                    rest += [one.number for one in chunk]
-                else:
-                    order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
-                    numbers = np.array([one.number for one in chunk], np.intp)
-                    places = numbers[:, None] + len(views) * np.array(order, np.intp)
-                    launches.append(_Launched(plan, places))
+        for chunk in (part for members in kinds.values() for part in _chunks(members, most)):
+            plan, numbers = _plan(live, chunk), [one.number for one in chunk]
+            if plan is None:
+                rest += numbers
+            else:
+                order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
+                columns = len(views) * np.array(order, np.intp)
+                places = np.array(numbers, np.intp)[:, None] + columns
+                launches.append(_Launched(plan, places))
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
@@ -330,6 +324,17 @@ def _prepared(
         [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for x in first if x is not None),
     )  # fmt: skip
+
+
+def _chunks(members: list[_Member], most: int) -> Iterator[list[_Member]]:
+    """Yield the products of each launch, at most so many, those of longest sums first."""
+    # Without a result nothing is computed; a launch has no blocks for it.
+    some = [one for one in members if one.problem.m and one.problem.n]
+    some.sort(key=lambda one: -one.problem.k)
+    launches = -(-len(some) // most)
+    each = -(-len(some) // max(1, launches))
+    for at in range(0, len(some), max(1, each)):
+        yield some[at : at + each]
 
 
 def _member(

@@ -41,6 +41,8 @@ from tilewright.stencil.table import Part
 
 __all__ = ["lay_out_triangle"]
 
+_i = np.int64  # as kernels take sizes and places
+
 # Sides of diagonal blocks are multiples of a line of memory, of an element of 2 bytes; and the side
 # of a large kernel's tile.
 _UNIT, _LARGE = 64, 128
@@ -281,7 +283,3 @@ def _sides(n: int, chosen: Choice) -> tuple[int, int]:
 def _side(n: int, unit: int, most: int) -> int:
     """Return the side of at most so many diagonal blocks: the least multiple of a unit, or all."""
     return min(n, -(-n // (unit * most)) * unit)
-
-
-def _i(number: int) -> np.int64:
-    return np.int64(number)

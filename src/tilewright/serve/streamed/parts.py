@@ -48,6 +48,8 @@ from tilewright.stencil.split.sources import Operands, Stored
 
 __all__ = ["Part", "SplitOperand", "are_multiplied", "multiply", "steps_to_split"]
 
+_i = np.int64  # as kernels take sizes and places
+
 # Every piece begins at a multiple of what allocators align to; TMA wants columns aligned to 16.
 _PIECE, _COLUMN = 256, 16
 
@@ -294,7 +296,3 @@ def _started(live: Any, plan: Plan, call: Any, stream: int, after: Sequence[Even
 
 def _up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
-
-
-def _i(number: int) -> np.int64:
-    return np.int64(number)

@@ -30,7 +30,14 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready
-from tilewright.serve.routes.residues.cuts import ALIGNMENT, TILE, Cut, passes_of, workspace
+from tilewright.serve.routes.residues.cuts import (
+    ALIGNMENT,
+    TILE,
+    Cut,
+    aligned,
+    passes_of,
+    workspace,
+)
 from tilewright.serve.routes.residues.options import PLAIN, Residues
 from tilewright.serve.routes.residues.worth import best_cut, is_worth, least_bytes
 from tilewright.serve.steps import Laid, MemorySpace, Step
@@ -52,6 +59,8 @@ __all__ = [
     "tensor_config",
     "why_native",
 ]
+
+_i = np.int64  # as kernels take sizes and places
 
 # What tensor cores compute: a bound of |A| |B|, and products of residues.
 BOUND = TensorVariant(
@@ -142,7 +151,7 @@ class Chain:
     def _sizes(self) -> dict[str, int]:
         found = workspace(self.problem, self.cut, self.certify, self._most_sides)
         if self._is_one:  # B needs room for the bound's bytes alone
-            found["residues b"] = self.problem.n * _up(self.problem.k)
+            found["residues b"] = self.problem.n * aligned(self.problem.k)
         return found
 
     def _need(self, *names: str) -> list[Any]:
@@ -252,7 +261,7 @@ class Chain:
         yield self._step(of.sample(dialect), of.sample_launch, *matrices, units, places, decision)
         yield self._step(
             of.measure(dialect), of.measure_launch,
-            *matrices, a, _i(0), b, _i(0), _i(_up(p.k)), units, places, partial, all_, chunks,
+            *matrices, a, _i(0), b, _i(0), _i(aligned(p.k)), units, places, partial, all_, chunks,
         )  # fmt: skip
         yield self._step(
             of.scales(dialect), of.scales_launch,
@@ -272,7 +281,7 @@ class Chain:
     def _bound(self, m: _Part, n: _Part) -> Step:
         """Return the product of the bound's bytes, of a tile."""
         p, of, (a, b), low = self.problem, self._passes, self._planes, self._product
-        rows, ld = self._whole[0], _up(p.k)
+        rows, ld = self._whole[0], aligned(p.k)
         first = m.at * ld, n.at * ld
         if not has_wgmma(self.live):
             return self._step(
@@ -294,7 +303,7 @@ class Chain:
         self, rows: _Part, columns: _Part, ks: _Part, sums: list[Any], counted: int
     ) -> Step:
         """Return the pass that makes residues of parts of both operands."""
-        p, of, (a, b), ld = self.problem, self._passes, self._planes, _up(self.cut.k)
+        p, of, (a, b), ld = self.problem, self._passes, self._planes, aligned(self.cut.k)
         launched = replace(of, m=rows.size, n=columns.size, k=ks.size).planes_launch
         certificate = (*sums, _i(p.k), _i(ks.at), _i(counted)) if sums else ()
         return self._step(
@@ -327,7 +336,7 @@ class Chain:
     def _steps(self) -> tuple[int, int, int]:
         """Bytes from a plane of A's, of B's and of the product's residues to the next."""
         rows, columns = self._whole
-        ld = _up(self.cut.k)
+        ld = aligned(self.cut.k)
         return self.cut.m * ld, self.cut.n * ld, rows * columns
 
     @property
@@ -337,7 +346,7 @@ class Chain:
 
     def _multiplied(self, rows: _Part, columns: _Part, k: int, to: Any) -> Iterator[Step]:
         """Yield the products of residues of a piece of k."""
-        of, (a, b), across, ld = self._passes, self._planes, self._whole[0], _up(self.cut.k)
+        of, (a, b), across, ld = self._passes, self._planes, self._whole[0], aligned(self.cut.k)
         b = a if self._is_one else b
         m, n = rows.size, columns.size
         first_a, first_b = (one.at * ld if self.blocks else 0 for one in (rows, columns))
@@ -422,11 +431,3 @@ def native_source(variant: Variant, device: DeviceSpec, scalar: bool = False) ->
     config, family = _native(variant, device)
     mode = Mode(scalar=scalar and variant.precision.element_bytes < ALIGNMENT)
     return family.source(config, variant, "cuda", mode).run_if_zero()
-
-
-def _up(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _i(number: int) -> np.int64:
-    return np.int64(number)

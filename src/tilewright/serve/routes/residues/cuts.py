@@ -60,7 +60,7 @@ def workspace(
     of, p = passes_of(problem), problem
     m, n = sides or (min(cut.m, p.m), min(cut.n, p.n))
     made = of.planes * _up(m, TILE) * _up(n, TILE)
-    ld, whole_ld = _up(cut.k, ALIGNMENT), _up(p.k, ALIGNMENT)
+    ld, whole_ld = aligned(cut.k), aligned(p.k)
     found = {
         # First they hold the bytes of both whole operands for the bound, and the bound in 16 bits.
         "residues a": max(of.planes * cut.m * ld, p.m * whole_ld),
@@ -77,6 +77,11 @@ def workspace(
     if certify:
         found |= {"randoms": 4 * of.sides, "certificate": 8 * of.sums_words}
     return found
+
+
+def aligned(k: int) -> int:
+    """Return the bytes from a row of residues along k to the next."""
+    return _up(k, ALIGNMENT)
 
 
 def workspace_bytes(problem: Problem, cut: Cut, certify: bool) -> int:

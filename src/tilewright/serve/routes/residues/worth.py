@@ -13,14 +13,7 @@ from tilewright.serve.routes.residues.cuts import Cut, cuts_of, passes_of, works
 from tilewright.serve.routes.residues.options import Residues
 from tilewright.serve.triangle import Block
 
-__all__ = [
-    "best_cut",
-    "is_worth",
-    "least_bytes",
-    "native_seconds",
-    "residue_seconds",
-    "share_of",
-]
+__all__ = ["best_cut", "is_worth", "least_bytes"]
 
 # All of an H100 SXM (2026-11-26).
 # Seconds of calls from 2048 to 8192 that bytes and products do not explain: ten launches.
@@ -46,7 +39,7 @@ def best_cut(device: DeviceSpec, problem: Problem, asked: Residues) -> Cut | Non
     if most is None or workspace_bytes(problem, whole, asked.certify) <= most:
         return whole
     able = [cut for cut in cuts if workspace_bytes(problem, cut, asked.certify) <= most]
-    return min(able, key=lambda cut: residue_seconds(device, problem, cut), default=None)
+    return min(able, key=lambda cut: _residue_seconds(device, problem, cut), default=None)
 
 
 def least_bytes(problem: Problem, asked: Residues) -> int:
@@ -63,17 +56,17 @@ def is_worth(
     With `together`, for a batch, the native kernel counts at its best rate, as one launch computes
     all products.  With blocks these alone are computed.
     """
-    seconds = residue_seconds(live.spec, problem, cut, blocks)
-    native = native_seconds(live, problem, call, together) * share_of(problem, blocks)
+    seconds = _residue_seconds(live.spec, problem, cut, blocks)
+    native = _native_seconds(live, problem, call, together) * _share_of(problem, blocks)
     return _SURELY * seconds < native
 
 
-def share_of(problem: Problem, blocks: Sequence[Block]) -> float:
+def _share_of(problem: Problem, blocks: Sequence[Block]) -> float:
     """Return the part of a result that blocks cover; 1 without any."""
     return sum(x.rows * x.columns for x in blocks) / (problem.m * problem.n) if blocks else 1.0
 
 
-def native_seconds(
+def _native_seconds(
     live: LiveDevice, problem: Problem, call: GemmCall, together: bool = False
 ) -> float:
     """Return what the native kernel takes: as its portfolio has it, or else at its best."""
@@ -85,7 +78,7 @@ def native_seconds(
     return flops / (rate * _share(live.spec))
 
 
-def residue_seconds(
+def _residue_seconds(
     device: DeviceSpec, problem: Problem, cut: Cut, blocks: Sequence[Block] = ()
 ) -> float:
     """Return what all passes and products take, with the usual number of moduli.
@@ -102,7 +95,7 @@ def residue_seconds(
         is_one = p.trans_a.conjugated == p.trans_b.conjugated
         passed = (p.m if is_one else p.m + p.n) * (len(blocks) if pieces > 1 else 1)
     operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k
-    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n * share_of(p, blocks)
+    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n * _share_of(p, blocks)
     wave, products = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS, 0.0
     computed = [(x.rows, x.columns) for x in blocks] or [(cut.m, cut.n)] * (along_m * along_n)
     for rows, columns in computed:

@@ -48,6 +48,8 @@ from tilewright.stencil.wgmma import BatchOfParts
 
 __all__ = ["Chain", "ieee_choice", "ieee_of_tensor_cores", "ieee_source", "scratch_bytes"]
 
+_i = np.int64  # as kernels take sizes and places
+
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
 
@@ -312,7 +314,3 @@ def ieee_source(chosen: Choice, variant: Variant, dialect: Any) -> Source:
     """Return the source of an `ieee_choice`: each product has a word that says whether it runs."""
     one = chosen.stencil.source(chosen.config, variant, dialect, chosen.mode)
     return one.batched().run_if_zero()
-
-
-def _i(number: int) -> np.int64:
-    return np.int64(number)

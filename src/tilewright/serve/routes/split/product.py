@@ -28,7 +28,6 @@ from tilewright.serve.tensor_cores import (
     source_of_batch,
     wgmma,
 )
-from tilewright.space import Config
 from tilewright.stencil.split import Scheme, Sources
 from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma import Parts as WgmmaParts
@@ -195,9 +194,7 @@ _PROVED = ("fp16x3", "bf16x6")
 
 @dataclass(frozen=True)
 class HopperProduct:
-    """The tensor-core stencil of Hopper, with a config of its own or a given one."""
-
-    config: Config | None = None
+    """The tensor-core stencil of Hopper."""
 
     k_fast: ClassVar[bool] = True
 
@@ -215,7 +212,7 @@ class HopperProduct:
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
         )
-        config = self.config or config_for(
+        config = config_for(
             variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k,
             work.is_compensated(live.spec), work.batch.products if work.batch else 1,
         )  # fmt: skip

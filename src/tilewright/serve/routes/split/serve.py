@@ -29,6 +29,8 @@ from tilewright.stencil.split import SCHEMES, Sources
 
 __all__ = ["split_steps", "why_ieee"]
 
+_i = np.int64  # as kernels take sizes and places
+
 # Blocks in z of a grid; and memory for the parts of as many products as one chain has.
 _MOST_PRODUCTS, _MOST_BYTES = 65535, 1 << 30
 
@@ -203,7 +205,3 @@ def _in_reals(
     scalars = complex(call.alpha).real, complex(call.beta).real
     inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
     return tuple(steps), real, inner
-
-
-def _i(number: int) -> np.int64:
-    return np.int64(number)

@@ -12,7 +12,7 @@ from tilewright.serve.tensor_cores import expected_ns
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
-__all__ = ["chain_seconds", "ieee_seconds", "is_worth", "is_worth_together"]
+__all__ = ["is_worth", "is_worth_together"]
 
 # All of an H100 SXM (2026-11-21).
 # What is left of the chain's 37.6 us at 1024 without bytes and product: six launches, three of
@@ -44,7 +44,7 @@ def is_worth(problem: Problem, device: DeviceSpec) -> bool:
     """
     twice = 2 if problem.precision.is_complex else 1
     size = twice * problem.m, problem.n, twice * problem.k
-    return chain_seconds(device, *size) < ieee_seconds(device, *size)
+    return _chain_seconds(device, *size) < _ieee_seconds(device, *size)
 
 
 def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bool:
@@ -65,14 +65,14 @@ def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bo
     size = problem.m, problem.n, problem.k
     if is_compensated(SCHEMES["fp16x3"], problem.m, problem.n, device, products):
         return False
-    alone = products * chain_seconds(device, *size)
-    return chain_seconds(device, *size, products) < min(
-        alone, ieee_seconds(device, *size, products)
+    alone = products * _chain_seconds(device, *size)
+    return _chain_seconds(device, *size, products) < min(
+        alone, _ieee_seconds(device, *size, products)
     )
 
 
 @lru_cache(maxsize=4096)
-def chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
+def _chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
     """Return what a guarded chain that ends in products of FP16 takes, in seconds.
 
     Of a batch it is one chain of all products.
@@ -88,7 +88,7 @@ def chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1)
     return _LAUNCHES + passes + product
 
 
-def ieee_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
+def _ieee_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
     """Return what SGEMM takes, in seconds, of a batch in one launch."""
     return _IEEE_LAUNCH + 2 * m * n * k * products / (_IEEE_PER_SECOND * _share(device))
 
