@@ -34,7 +34,7 @@ from tilewright.bench.profile import (
 from tilewright.bench.sweep import Method
 from tilewright.portfolio import choose
 from tilewright.problem import Problem
-from tilewright.tuning.worker import problem_to_json
+from tilewright.tuning.record import problem_to_json
 
 # What CUDA 13.0's Nsight Compute printed for two kernels on an H100, with fewer metrics than now.
 SAMPLE = (Path(__file__).parent / "ncu" / "h100_raw.csv").read_text()

@@ -14,7 +14,8 @@ from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
 from tilewright.tuning.measure import REPETITIONS, repeat
 from tilewright.tuning.measurement import Status
-from tilewright.tuning.worker import Worker, problem_to_json
+from tilewright.tuning.record import problem_to_json
+from tilewright.tuning.worker import Worker
 
 
 def runs(ns: int, best_ns: int | None) -> int:

@@ -19,7 +19,7 @@ from tilewright.bench.sweep import OURS, Method
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.timeline import span
-from tilewright.tuning.worker import problem_to_json
+from tilewright.tuning.record import problem_to_json
 
 __all__ = ["ProfileError", "Profiler", "find_ncu", "ncu_command", "why_it_failed"]
 

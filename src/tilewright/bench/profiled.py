@@ -17,7 +17,7 @@ from tilewright.bench.peers import peer
 from tilewright.bench.sweep import OURS, our_call
 from tilewright.serve.kernels import ready
 from tilewright.tuning.measure import Workload
-from tilewright.tuning.worker import problem_from_json
+from tilewright.tuning.record import problem_from_json
 
 __all__ = ["counted", "main", "run"]
 

@@ -18,27 +18,39 @@ from tilewright.stencil import Mode
 from tilewright.stencil.stored import config_and_mode, stored_config
 from tilewright.tuning.measurement import Measurement
 
-__all__ = ["digest", "from_record", "to_record"]
+__all__ = ["digest", "from_record", "problem_from_json", "problem_to_json", "to_record"]
 
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
 _PARAMETERS_LIMIT = 256
 
 
+def problem_to_json(problem: Problem) -> dict[str, Any]:
+    """Return a problem as JSON values."""
+    return {
+        **{name: getattr(problem, name) for name in _SIZES},
+        "precision": problem.precision.letter,
+        "trans_a": str(problem.trans_a),
+        "trans_b": str(problem.trans_b),
+    }
+
+
+def problem_from_json(plain: Any) -> Problem:
+    """Return the problem that JSON values, or a store's row, describe."""
+    values = {name: plain[name] for name in (*_SIZES, "precision")}
+    # Not Trans.parse: R is no caller's letter, but a stored problem may have it.
+    return Problem(**values, trans_a=Trans(plain["trans_a"]), trans_b=Trans(plain["trans_b"]))
+
+
 def to_record(measurement: Measurement) -> dict[str, Any]:
     """Return a measurement as JSON values, without its row number."""
-    problem, config = measurement.problem, measurement.config
+    config = measurement.config
     return {
         "stencil": config.stencil,
         "stencil_version": measurement.stencil_version,
         "config": measurement.stored_config.id,
         "parameters": dict(config),
         "mode": str(measurement.mode),
-        "problem": {
-            **{name: getattr(problem, name) for name in _SIZES},
-            "precision": problem.precision.letter,
-            "trans_a": str(problem.trans_a),
-            "trans_b": str(problem.trans_b),
-        },
+        "problem": problem_to_json(measurement.problem),
         "device": measurement.device,
         "device_name": measurement.device_name,
         "backend": measurement.backend,
@@ -147,11 +159,10 @@ def _parameters(record: dict[str, Any]) -> dict[str, int | str]:
 
 def _problem(record: dict[str, Any]) -> Problem:
     """Return a problem from its sizes and letters."""
-    values: dict[str, Any] = {name: _field(record, name, int) for name in _SIZES}
+    for name, kind in (*((size, int) for size in _SIZES), ("precision", str)):
+        _field(record, name, kind)
     for name in ("trans_a", "trans_b"):
         letter = _field(record, name, str)
         if letter not in tuple(Trans):
             raise ValueError(f"{name}={letter[:80]!r} is not a transpose; use one of N, T, C, R")
-        # Not Trans.parse: R is no caller's letter, but a stored problem may have it.
-        values[name] = Trans(letter)
-    return Problem(precision=_field(record, "precision", str), **values)
+    return problem_from_json(record)

@@ -25,7 +25,7 @@ from tilewright.reschedule.levels import is_rescheduled
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Source, Workspace
 from tilewright.tuning.measurement import Measurement, Status
-from tilewright.tuning.worker import problem_to_json
+from tilewright.tuning.record import problem_to_json
 from tilewright.version import VERSION
 
 __all__ = ["Case", "cases_of", "reproducer"]

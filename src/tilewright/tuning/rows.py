@@ -16,11 +16,9 @@ from tilewright.problem import Problem, Trans
 from tilewright.space.aliases import oldest
 from tilewright.stencil.stored import config_and_mode
 from tilewright.tuning.measurement import Measurement, Stage, Status
-from tilewright.tuning.record import digest
+from tilewright.tuning.record import digest, problem_from_json, problem_to_json
 
-__all__ = ["Filters", "condition", "insert", "is_stored", "measurement_of", "problem_of"]
-
-_PROBLEM = ("m", "n", "k", "precision", "trans_a", "trans_b", "lda", "ldb", "ldc")
+__all__ = ["Filters", "condition", "insert", "is_stored", "measurement_of"]
 
 
 class Filters(TypedDict, total=False):
@@ -71,7 +69,7 @@ def condition(filters: Filters) -> tuple[str, tuple[Any, ...]]:
     if "trans" in filters:
         equal |= _transposes(filters["trans"], equal.get("precision"))
     if "problem" in filters:
-        equal |= _problem_values(filters["problem"])
+        equal |= problem_to_json(filters["problem"])
     for name, value in equal.items():
         clauses.append(f"{name} = ?")
         values.append(value)
@@ -116,7 +114,7 @@ def insert(connection: sqlite3.Connection, measurement: Measurement) -> tuple[in
             name=measurement.device_name,
             backend=measurement.backend,
         ),
-        "problem_id": _shared(connection, "problem", **_problem_values(measurement.problem)),
+        "problem_id": _shared(connection, "problem", **problem_to_json(measurement.problem)),
         "config_id": _shared(
             connection,
             "config",
@@ -148,7 +146,7 @@ def measurement_of(row: sqlite3.Row) -> Measurement:
     return Measurement(
         config=config,
         mode=mode,
-        problem=problem_of(row),
+        problem=problem_from_json(row),
         device=row["device"],
         device_name=row["device_name"],
         backend=row["backend"],
@@ -166,14 +164,6 @@ def measurement_of(row: sqlite3.Row) -> Measurement:
     )
 
 
-def problem_of(row: sqlite3.Row) -> Problem:
-    """Return the problem in a row of the view ``result``."""
-    values = {name: row[name] for name in _PROBLEM}
-    for name in ("trans_a", "trans_b"):
-        values[name] = Trans(values[name])
-    return Problem(**values)
-
-
 def _transposes(pair: str, letter: str | None) -> dict[str, str]:
     """Return both operations of a letter pair, as problems of a precision store them."""
     letters = str(pair).upper()
@@ -183,16 +173,6 @@ def _transposes(pair: str, letter: str | None) -> dict[str, str]:
     if letter is not None:
         operations = [one.on(precision(letter)) for one in operations]
     return {"trans_a": str(operations[0]), "trans_b": str(operations[1])}
-
-
-def _problem_values(problem: Problem) -> dict[str, Any]:
-    """Return a problem's columns."""
-    return {
-        name: str(value)
-        if isinstance(value := getattr(problem, name), Trans | Precision)
-        else value
-        for name in _PROBLEM
-    }
 
 
 def _compact(value: object) -> str:

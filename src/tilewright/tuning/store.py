@@ -25,7 +25,8 @@ from tilewright.tuning.pruning import (
     prune,
     stale_condition,
 )
-from tilewright.tuning.rows import Filters, condition, insert, is_stored, measurement_of, problem_of
+from tilewright.tuning.record import problem_from_json
+from tilewright.tuning.rows import Filters, condition, insert, is_stored, measurement_of
 
 T = TypeVar("T")
 
@@ -249,7 +250,7 @@ class Store:
             device=row["device"],
             device_name=row["device_name"],
             backend=row["backend"],
-            problem=self._read(problem_of, row),
+            problem=self._read(problem_from_json, row),
             ok=row["ok"],
             failed=row["failed"],
             newest=row["newest"],

@@ -38,6 +38,7 @@ from tilewright.tuning.learned_space import LearnedSpace
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
+from tilewright.tuning.record import problem_to_json
 from tilewright.tuning.recorded.known import lessons_from
 from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
@@ -46,7 +47,6 @@ from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Background, Lesson, Points, Strategy, usual_strategy
 from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
-from tilewright.tuning.worker import problem_to_json
 from tilewright.version import VERSION
 
 if TYPE_CHECKING:

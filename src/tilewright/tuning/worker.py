@@ -35,7 +35,7 @@ from tilewright.backend import (
     device,
 )
 from tilewright.parent import end_with
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Problem
 from tilewright.reschedule.cubin import compile_kernel, rewriting
 from tilewright.reschedule.levels import Level, baseline_and_level, is_rescheduled, unscheduled
 from tilewright.sass import occupancy, read_cubin
@@ -47,27 +47,11 @@ from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import interleaved, repeat
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.noise import OutsideLoad
+from tilewright.tuning.record import problem_from_json
 from tilewright.tuning.same_bits import same_bits
 from tilewright.tuning.verify import WrongResultError, certify, screen
 
-__all__ = ["Worker", "problem_from_json", "problem_to_json", "serve"]
-
-
-def problem_to_json(problem: Problem) -> dict[str, Any]:
-    """Return a problem as plain data."""
-    names = ("m", "n", "k", "lda", "ldb", "ldc")
-    plain: dict[str, Any] = {name: getattr(problem, name) for name in names}
-    return plain | {
-        "precision": problem.precision.letter,
-        "trans_a": str(problem.trans_a),
-        "trans_b": str(problem.trans_b),
-    }
-
-
-def problem_from_json(plain: dict[str, Any]) -> Problem:
-    """Return the problem that plain data describe."""
-    letters = {name: Trans(plain[name]) for name in ("trans_a", "trans_b")}
-    return Problem(**{**plain, **letters})
+__all__ = ["Worker", "serve"]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import pytest
 from tests.backend.cuda.naive_cuda import NAIVE
 from tilewright.problem import Problem
 from tilewright.tuning.measurement import Stage, Status
+from tilewright.tuning.record import problem_to_json
 from tilewright.tuning.store import Store
 from tilewright.tuning.tuner import tune
-from tilewright.tuning.worker import Worker, problem_to_json
+from tilewright.tuning.worker import Worker
 
 pytestmark = pytest.mark.gpu
 
