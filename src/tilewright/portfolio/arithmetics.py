@@ -50,14 +50,10 @@ def kernels_of(measured: Measured) -> list[PortfolioKernel]:
     family = Wgmma()
     variant = variant_of("s", "TN", measured.arithmetic)
     for case in measured.cases.values():
-        best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
+        best = case.best
         for column, config in enumerate(case.configs):
             geometry = family.geometry(config)
-            times = {
-                problem: float(ns)
-                for problem, ns in zip(case.problems, case.ns[:, column], strict=True)
-                if np.isfinite(ns)
-            }
+            times = case.times(column)
             costs = fitted_costs(geometry, times, best, measured.multiprocessors)
             made = PortfolioKernel(config, family.version, variant, geometry, {}, tuple(costs))
             found.append(made)

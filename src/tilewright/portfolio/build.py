@@ -313,15 +313,7 @@ def pack(
         ]
         costs_alone = not any(one.forms)  # machine code is found by its source
         if Mode() in forms[0] or (not one.modes and forms[BATCHED]) or costs_alone:
-            packed.append(
-                replace(
-                    one,
-                    modes=forms[0],
-                    routed=forms[ROUTED],
-                    batched=forms[BATCHED],
-                    grouped=forms[GROUPED],
-                )
-            )
+            packed.append(one.with_forms(forms))
     made = replace(portfolio, kernels=tuple(packed), sources=sources)
     return write_portfolio(folder, made, _ordered(blocks))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, field, fields
+from dataclasses import asdict, astuple, field, fields, replace
 from typing import Any
 
 from tilewright.dataclass import dataclass
@@ -125,6 +125,11 @@ class PortfolioKernel:
     def forms(self) -> tuple[Mapping[Mode, str], ...]:
         """Digests by launch mode: of instances as they are, `ROUTED`, `BATCHED` and `GROUPED`."""
         return self.modes, self.routed, self.batched, self.grouped
+
+    def with_forms(self, forms: Sequence[Mapping[Mode, str]]) -> PortfolioKernel:
+        """Return the kernel with other instances, in the order of `forms`."""
+        modes, routed, batched, grouped = forms
+        return replace(self, modes=modes, routed=routed, batched=batched, grouped=grouped)
 
     @property
     def name(self) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,9 +65,10 @@ def _of_case(variant: Variant, case: Case, many: int, mean: float, most: float, 
     best, chosen, counts = np.zeros(len(least)), np.zeros(len(least)), []
     for left_out in range(folds):
         inside = np.flatnonzero(fold != left_out)
-        columns = pick(case.ns[inside], mean, most)
+        part = replace(case, problems=tuple(case.problems[x] for x in inside), ns=case.ns[inside])
+        columns = pick(part.ns, mean, most)
         counts.append(len(columns))
-        model = _fitted(case, inside, columns, least, many)
+        model = _fitted(part, columns, many)
         for row in np.flatnonzero(fold == left_out):
             ns = case.ns[row, list(columns)]
             expected = model.expected(case.problems[row], many)
@@ -78,24 +78,12 @@ def _of_case(variant: Variant, case: Case, many: int, mean: float, most: float, 
     return Loss(variant, sum(counts) / folds, best, chosen)
 
 
-def _fitted(
-    case: Case,
-    rows: NDArray[np.intp],
-    columns: tuple[int, ...],
-    least: NDArray[np.float64],
-    many: int,
-) -> Model:
-    """Return the model of some kernels, fitted to some problems."""
-    best = {case.problems[row]: float(least[row]) for row in rows}
-    geometries, costs = [], []
-    for column in columns:
-        config = case.configs[column]
-        geometry = stencil(config.stencil).geometry(config)
-        times = {
-            case.problems[row]: float(case.ns[row, column])
-            for row in rows
-            if math.isfinite(case.ns[row, column])
-        }
-        geometries.append(geometry)
-        costs.append(fitted_costs(geometry, times, best, many))
+def _fitted(case: Case, columns: tuple[int, ...], many: int) -> Model:
+    """Return the model of some kernels, fitted to a case's problems."""
+    configs = [case.configs[column] for column in columns]
+    geometries = [stencil(one.stencil).geometry(one) for one in configs]
+    costs = [
+        fitted_costs(geometry, case.times(column), case.best, many)
+        for geometry, column in zip(geometries, columns, strict=True)
+    ]
     return Model(geometries, np.array(costs))

@@ -52,6 +52,16 @@ class Case:
     ns: NDArray[np.float64]
     won: Mapping[Problem, tuple[Config, float]] = field(default_factory=dict)
 
+    @property
+    def best(self) -> dict[Problem, float]:
+        """The least time of each problem; infinite where nothing was timed."""
+        return dict(zip(self.problems, self.ns.min(axis=1, initial=np.inf), strict=True))
+
+    def times(self, column: int) -> dict[Problem, float]:
+        """Return the times of a column's config, by the problems that it was timed on."""
+        every = zip(self.problems, self.ns[:, column], strict=True)
+        return {problem: float(ns) for problem, ns in every if math.isfinite(ns)}
+
     def fastest(self, count: int, stencil: str) -> Iterator[Config]:
         """Yield a stencil's configs that were among so many of the fastest on a problem, once."""
         order = np.argsort(self.ns, axis=1)[:, :count]

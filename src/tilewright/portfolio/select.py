@@ -185,9 +185,7 @@ def _where_faster(other: Measured, measured: Measured) -> Measured:
     cases = {}
     for variant, case in other.cases.items():
         rivals = measured.cases.get(variant)
-        best: dict[Problem, float] = {}
-        if rivals is not None:
-            best = dict(zip(rivals.problems, rivals.ns.min(axis=1, initial=np.inf), strict=True))
+        best = {} if rivals is None else rivals.best
         mine = case.ns.min(axis=1, initial=np.inf)
         rows = [
             row for row, (problem, ns) in enumerate(zip(case.problems, mine, strict=True))
@@ -233,16 +231,15 @@ def _of_variant(
 ) -> tuple[list[Selected], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
     columns = pick(case.ns, mean, most, limit or _limit(case, variant))
-    best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
+    best = case.best
     kernels: dict[Config, Selected] = {}
     for column in columns:
         config = case.configs[column]
         geometry = stencil(config.stencil).geometry(config)
         faster = _rescheduling(measured, variant, config)
         times = {
-            problem: float(ns) * _saved(geometry.mode(problem) == PLAIN, config, faster)
-            for problem, ns in zip(case.problems, case.ns[:, column], strict=True)
-            if math.isfinite(ns)
+            problem: ns * _saved(geometry.mode(problem) == PLAIN, config, faster)
+            for problem, ns in case.times(column).items()
         }
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
         kernels[unscheduled(config)] = _selected(variant, config, faster, costs)
@@ -273,7 +270,7 @@ def _refitted(
     """Return kernels with costs fitted to more times: those of the machine code that serves."""
     best: dict[Problem, float] = {}
     for each in (*more, case):
-        best |= dict(zip(each.problems, each.ns.min(axis=1), strict=True))
+        best |= each.best
     found = []
     for one in selected:
         times = _times_of(case, one.kernel.config)
@@ -291,12 +288,7 @@ def _times_of(case: Case, of: Config) -> dict[Problem, float]:
     """Return the times of a config."""
     for column, config in enumerate(case.configs):
         if unscheduled(config) == of:
-            column_ns = case.ns[:, column]
-            return {
-                problem: float(ns)
-                for problem, ns in zip(case.problems, column_ns, strict=True)
-                if math.isfinite(ns)
-            }
+            return case.times(column)
     return {}
 
 
@@ -338,7 +330,7 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Sel
     case = measured.cases.get(variant)
     if case is None:
         return
-    best = dict(zip(case.problems, case.ns.min(axis=1, initial=np.inf), strict=True))
+    best = case.best
     for problem, (config, ns) in case.won.items():
         base = unscheduled(config)
         if base not in kernels:

@@ -139,16 +139,7 @@ def _with(
     digests += before.sources.values()
     codes += _codes(before, [one for one in dict.fromkeys(digests) if one not in known])
     known = {code.digest for code, _ in codes}
-    whole = tuple(
-        replace(
-            one,
-            modes=_of(one.modes, known),
-            routed=_of(one.routed, known),
-            batched=_of(one.batched, known),
-            grouped=_of(one.grouped, known),
-        )
-        for one in kernels
-    )
+    whole = tuple(one.with_forms([_of(form, known) for form in one.forms]) for one in kernels)
     return replace(before, kernels=whole, codes={}, sources=_of(before.sources, known)), codes
 
 
