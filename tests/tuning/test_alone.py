@@ -109,5 +109,7 @@ def test_devices_alike_time_candidates_of_one_search_unless_one_is_named(
     monkeypatch.setenv("TILEWRIGHT_DEVICE", "opencl" if named else "")
     with Store(tmp_path / "store.sqlite") as store:
         problem = Problem(48, 40, 32, "s")
-        found = tuner.tune(problem, budget=3, strategy="random", stencil="packed", store=store)
+        found = tuner.tune(
+            problem, budget="8 candidates", strategy="random", stencil="packed", store=store
+        )
     assert len(used) == found.spent.devices == (1 if named else 2)

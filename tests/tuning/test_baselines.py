@@ -51,13 +51,13 @@ def timed(schedule: int, *times: int, **changes) -> Measurement:
 
 
 @pytest.fixture
-def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None):
     """Tune with every level allowed."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     with Store() as store:
         result = tune(
             PROBLEM,
-            budget=40,
+            budget=200,
             strategy="exhaustive",
             stencil="scheduled",
             limits=Limits(prepare=20.0, time=20.0, final=60.0),
@@ -97,11 +97,11 @@ def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned) -> None:
     assert choose(device(), PROBLEM).config == config()
 
 
-def test_without_the_opt_in_nothing_unproved_is_tried(tmp_path: Path, monkeypatch) -> None:
+def test_without_the_opt_in_nothing_unproved_is_tried(tmp_path: Path, monkeypatch, hasty) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     with Store(tmp_path / "store.sqlite") as store:
         result = tune(
-            PROBLEM, budget=20, strategy="exhaustive", stencil="scheduled", store=store,
+            PROBLEM, budget=200, strategy="exhaustive", stencil="scheduled", store=store,
             modules=("tests.tuning.scheduled",),
         )  # fmt: skip
         assert {m.config for m in store.query()} == {config(), config(slow=1)}

@@ -43,7 +43,7 @@ EXPECTED = {
 
 
 @pytest.fixture(autouse=True)
-def importable(monkeypatch):
+def importable(monkeypatch, hasty):
     """Let workers import this directory's modules."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
@@ -51,7 +51,7 @@ def importable(monkeypatch):
 def run(store, observer=None, **options):
     return tune(
         PROBLEM,
-        budget=60,
+        budget=200,
         strategy="exhaustive",
         stencil="faulty",
         limits=LIMITS,
