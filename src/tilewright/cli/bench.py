@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.bench_group import BenchmarkGroup
-from tilewright.cli.output import PRECISIONS, RESULTS, JsonOption, emit_json, output_option, say
+from tilewright.cli.output import (
+    PRECISIONS,
+    RESULTS,
+    JsonOption,
+    emit_json,
+    output_option,
+    progress_bar,
+    say,
+)
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -169,15 +177,11 @@ def _sweep(
 
 def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
     """Sweep one device behind a progress bar, then print its tables."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from tilewright.tuning.alone import alone_on
 
     rows: list[dict[str, Any]] = []
-    console = Console(stderr=True, quiet=quiet)
     used = alone_on(session.live, "tilewright bench")
-    with used, Progress(console=console, transient=True) as progress:
+    with used, progress_bar(quiet=quiet) as progress:
         bar = progress.add_task(session.live.id, total=len(problems))
         for problem in problems:
             progress.update(bar, description=f"{session.live.id} {problem}")

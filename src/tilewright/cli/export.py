@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, emit_lines, say
+from tilewright.cli.output import PRECISIONS, JsonOption, counted, emit_json, emit_lines, say
 
 if TYPE_CHECKING:
     from tilewright.export import KernelSet
 
-__all__ = ["collecting", "command"]
+__all__ = ["command"]
 
 
 def command(
@@ -53,7 +51,7 @@ def command(
     chosen = formats_of(wanted, formats)
     check(output, chosen)
     target = find_target(device, defaults=defaults)
-    with collecting(f"kernels for {target.arch}", quiet=json) as observer:
+    with counted(f"kernels for {target.arch}", quiet=json) as observer:
         kernels = collect(target, wanted, observer=observer)
     manifest = write(kernels, output, chosen)
     if json:
@@ -61,17 +59,6 @@ def command(
         return
     _show(kernels)
     say(f"{len(kernels.kernels)} kernels for {kernels.target.arch} written; see {manifest}")
-
-
-@contextmanager
-def collecting(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar within a ``with`` block; yield what `tilewright.export.collect` tells."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def _to_json(kernels: KernelSet, manifest: Path) -> dict[str, object]:

@@ -18,6 +18,7 @@ from tilewright.cli.output import (
     emit_lines,
     gigaflops,
     output_option,
+    progress_bar,
     say,
 )
 
@@ -98,7 +99,7 @@ def command(
     document = {"environment": environment_record(Method(rounds)), "devices": [record]}
     started = time.monotonic()
     with alone_on(live, "tilewright ladder"):
-        with _bar(quiet=json) as bar:
+        with progress_bar(quiet=json) as bar:
             compiled = ladder.contenders(live)
             rungs = list(bar.track(compiled, ladder.count, description="compiling rungs"))
         for problem in problems:
@@ -108,7 +109,7 @@ def command(
                 break
             if tune is not None:
                 _tune(problem, live, tune)
-            with _bar(quiet=json) as bar:
+            with progress_bar(quiet=json) as bar:
                 task = bar.add_task(shape, total=len(rungs) + len(peers))
                 observer = partial(_told, bar, task, shape)
                 results.append(ladder.climb(live, problem, rungs, peers, rounds, observer))
@@ -125,13 +126,6 @@ def command(
         say(f"stopped {record['stopped']}")
     if output is not None:
         say(f"written to {output}")
-
-
-def _bar(*, quiet: bool) -> Progress:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    return Progress(console=Console(stderr=True, quiet=quiet), transient=True)
 
 
 def _told(bar: Progress, task: TaskID, shape: str, name: str) -> None:

@@ -16,6 +16,7 @@ from tilewright.cli.output import (
     emit_lines,
     output_option,
     plain,
+    progress_bar,
     say,
 )
 
@@ -83,8 +84,7 @@ def measure(
     dict
         What the file holds.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from tilewright.bench.record import device_record, environment_record
     from tilewright.microbench.session import run_experiments
@@ -103,18 +103,17 @@ def measure(
         if output is not None:
             write_json(output, plain(document))
 
-    console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (
         alone_on(live, "tilewright microbench"),
-        Progress(*columns, console=console, transient=True) as bar,
+        progress_bar(*columns, quiet=quiet) as bar,
     ):
         task = bar.add_task(live.id, total=seconds)
 
         def started(result: Result) -> None:
             bar.update(task, description=result.name)
-            if not console.is_terminal:
-                console.print(f"{result.name}: {result.title}")
+            if not bar.console.is_terminal:
+                bar.console.print(f"{result.name}: {result.title}")
 
         def emitted() -> None:
             bar.update(task, completed=bar.tasks[0].elapsed or 0.0)

@@ -23,6 +23,7 @@ from tilewright.cli.output import (
     output_option,
     parse_devices,
     parse_trans,
+    progress_bar,
     say,
 )
 
@@ -112,12 +113,9 @@ def command(
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[None]:
     """Show how many tiles of C are computed, of a product that passes through a device in tiles."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from tilewright.serve.streamed.progress import told
 
-    bar = Progress(console=Console(stderr=True, quiet=quiet), transient=True)
+    bar = progress_bar(quiet=quiet)
     with bar, told(lambda done, of: bar.update(task, completed=done, total=of, visible=True)):
         task = bar.add_task("tiles of C", total=None, visible=False)
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +14,9 @@ import typer
 from tilewright.paths import check_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from rich.progress import Progress
     from rich.table import Table
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "SizeOption",
     "StencilOption",
     "TransOption",
+    "counted",
     "emit_json",
     "emit_lines",
     "emit_table",
@@ -41,6 +44,7 @@ __all__ = [
     "parse_size",
     "parse_trans",
     "plain",
+    "progress_bar",
     "say",
 ]
 
@@ -161,6 +165,22 @@ def emit_lines(heads: Iterable[Any], lines: Iterable[Iterable[Any]], **options: 
         cells = ("-" if cell is None else cell for cell in line)
         table.add_row(*(x if hasattr(x, "__rich_console__") else str(x) for x in cells))
     emit_table(table)
+
+
+def progress_bar(*columns: Any, quiet: bool = False) -> Progress:
+    """Return a bar for standard error, gone when it ends; rich's own columns without others."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True, quiet=quiet), transient=True)
+
+
+@contextmanager
+def counted(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar within a ``with`` block; yield what is told how many are done, and of how many."""
+    with progress_bar(quiet=quiet) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def say(text: str) -> None:

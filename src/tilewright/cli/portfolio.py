@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_lines, output_option, say
+from tilewright.cli.output import JsonOption, counted, emit_json, emit_lines, output_option, say
 from tilewright.cli.portfolio_build import build
 from tilewright.cli.portfolio_options import (
     DeviceOption,
@@ -217,8 +217,6 @@ def measure(
     ] = None,
 ) -> None:
     """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
-    from rich.progress import Progress
-
     from tilewright.backend import device as find_device
     from tilewright.backend.cuda.device import CUDADevice
     from tilewright.paths import write_atomically
@@ -251,12 +249,8 @@ def measure(
     elif not isinstance(live, CUDADevice) or portfolio is None:
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
     else:
-        with Progress(transient=True) as bar:
-            task = bar.add_task("timing", total=None)
-            found = times_of(
-                live, portfolio, name, count, seed, seconds,
-                lambda done, of: bar.update(task, completed=done, total=of), kind=shapes,
-            )  # fmt: skip
+        with counted("timing") as observer:
+            found = times_of(live, portfolio, name, count, seed, seconds, observer, kind=shapes)
     write_atomically(output, text_of(found).encode())
     say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
 

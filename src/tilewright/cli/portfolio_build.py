@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.output import say
+from tilewright.cli.output import counted, say
 from tilewright.cli.portfolio_options import (
     NAMES,
     DeviceOption,
@@ -155,13 +155,8 @@ def _passes(spec: DeviceSpec) -> list[Instance]:
 
 def _compile(kept: Work, instances: list[Instance], seconds: float, share: tuple[int, int]) -> int:
     """Compile what is missing; return how many are still missing."""
-    from rich.progress import Progress
-
-    with Progress(transient=True) as bar:
-        task = bar.add_task("compiling", total=len(instances))
-        refused = kept.compile(
-            instances, seconds, share, lambda done, _: bar.update(task, completed=done)
-        )
+    with counted("compiling") as observer:
+        refused = kept.compile(instances, seconds, share, observer)
     for name, why in refused.items():
         say(f"refused {name}: {why}")
     return sum(not kept.has(one) for one in instances if one.name not in refused)

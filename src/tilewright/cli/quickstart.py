@@ -135,7 +135,7 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
 def _tune(
     problem: Problem, live: LiveDevice, seconds: float, peak: float, *, json: bool
 ) -> TuningResult:
-    from tilewright.cli.tune import describe, progress_bar
+    from tilewright.cli.tune import describe, tuning_bar
     from tilewright.portfolio import reload
     from tilewright.portfolio.tuned import tune
     from tilewright.tuning.store import Store
@@ -146,7 +146,7 @@ def _tune(
             seconds = min(seconds, _AGAIN_SECONDS)
             if not json:
                 say(f"   {known} results are stored from before: starting from them ({store.path})")
-        with progress_bar(peak, quiet=json) as observer:
+        with tuning_bar(peak, quiet=json) as observer:
             result = tune(problem, live, budget=seconds, store=store, observer=observer)
     reload()  # so that this process is served by what was found, too
     if not json:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.output import PAGE, JsonOption, emit_json, output_option, say
+from tilewright.cli.output import PAGE, JsonOption, emit_json, output_option, progress_bar, say
 from tilewright.paths import data_dir
 
 __all__ = ["RESULTS", "command", "own_results", "write_report"]
@@ -73,17 +73,13 @@ def write_report(
     quiet : bool
         No progress bar.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from tilewright.backend import devices
     from tilewright.paths import write_atomically
     from tilewright.report import gather, make_page, make_sections
     from tilewright.tuning.store import Store
 
     folders = [own_results(), RESULTS] if results is None else [results]
-    console = Console(stderr=True, quiet=quiet)
-    with Progress(console=console, transient=True) as bar:
+    with progress_bar(quiet=quiet) as bar:
         task = bar.add_task("reading", total=None)
         with Store(store, create=store is None) as opened:
             data = gather(opened, folders, devices(), device)

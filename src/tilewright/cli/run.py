@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.output import emit_lines, say
+from tilewright.cli.output import counted, emit_lines, say
 
 __all__ = ["command", "read_log", "summary"]
 
@@ -138,11 +138,10 @@ def _run(program: list[str], environment: dict[str, str]) -> int:
 
 def _library(device: str | None, *, spared: bool = False, watched: bool = False) -> str:
     """Return the library to preload, compiled behind a bar; none where a program may do without."""
-    from tilewright.cli.export import collecting
     from tilewright.export.preload import preloaded_library
 
     try:
-        with collecting("kernels and C library") as observer:
+        with counted("kernels and C library") as observer:
             return str(preloaded_library(device, observer))
     except ValueError:
         if device is not None or not spared:

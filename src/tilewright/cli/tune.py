@@ -21,6 +21,7 @@ from tilewright.cli.output import (
     gigaflops,
     parse_size,
     parse_trans,
+    progress_bar,
     say,
 )
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tilewright.tuning.tuner import Progress, TuningResult
 
-__all__ = ["command", "describe", "progress_bar"]
+__all__ = ["command", "describe", "tuning_bar"]
 
 
 # What a device is asked, and a file of times has decided.
@@ -115,7 +116,7 @@ def command(
             held.enter_context(alone_on(live, f"tilewright tune, {problem}"))
             # Of multiply-add units, also where the kernels run on tensor cores.
             peak = measured_peak(live, problem.precision)
-        observer = held.enter_context(progress_bar(peak, quiet=json))
+        observer = held.enter_context(tuning_bar(peak, quiet=json))
         found = tune(
             problem,
             device,
@@ -150,15 +151,10 @@ def _refuse_of_devices(context: typer.Context) -> None:
 
 
 @contextmanager
-def progress_bar(
-    peak: float | None, *, quiet: bool = False
-) -> Iterator[Callable[[Progress], None]]:
+def tuning_bar(peak: float | None, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
     """Yield an observer that draws a live bar: best so far, percent of peak, time left."""
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
 
-    console = Console(stderr=True, quiet=quiet)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -167,7 +163,7 @@ def progress_bar(
         TimeElapsedColumn(),
     )
     stages = {"search": "searching", "final": "racing finalists", "certify": "checking winner"}
-    with Bar(*columns, console=console, transient=True) as bar:
+    with progress_bar(*columns, quiet=quiet) as bar:
         task = bar.add_task("starting workers", total=1.0, best="", left="")
 
         def observe(now: Progress) -> None:
