@@ -102,17 +102,6 @@ def test_rows_become_a_devices_table(tmp_path: Path) -> None:
     assert without == pytest.approx(24.5)  # another device's table stays its own
 
 
-def test_doubles_have_a_table_of_their_own() -> None:
-    rows = [_row(), _row(multiply_add="DFMA", instructions_per_cycle=60.0)]
-    (found,) = mixes_of(rows, "result: mixes", multiply_add="DFMA")
-    assert found["throughput"] == 60.0
-
-
-def test_rows_without_a_fitting_mixture_are_refused() -> None:
-    with pytest.raises(ValueError, match="none is FFMA"):
-        mixes_of([_row(error="lost")], "result: mixes")
-
-
 def test_the_papers_ratios_come_for_every_width() -> None:
     found = {
         (mix.load_bits, mix.ratio)

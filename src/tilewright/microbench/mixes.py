@@ -214,12 +214,9 @@ def _lanes(mix: Mixture, lanes: str) -> tuple[int, int]:
 
 
 def mixes_of(
-    rows: Iterable[Row],
-    source: str,
-    lane_pattern: str = "conflict_free",
-    multiply_add: str = "FFMA",
+    rows: Iterable[Row], source: str, lane_pattern: str = "conflict_free"
 ) -> list[dict[str, str | int | float]]:
-    """Return rows as the ``[[mixes]]`` tables of a device's TOML, in order of width and ratio.
+    """Return rows of FFMA as the ``[[mixes]]`` of a device's TOML, in order of width and ratio.
 
     Of each width and ratio the occupancy with the highest rate: the table is for an upper bound.
 
@@ -231,13 +228,6 @@ def mixes_of(
         Where they are kept, as the TOML's ``source``: a key of its ``[sources]`` and details.
     lane_pattern : str
         The paper's Figure 2 has every lane read words of its own, without conflict.
-    multiply_add : str
-        ``"FFMA"``, or ``"DFMA"`` for double precision.
-
-    Raises
-    ------
-    ValueError
-        If no row fits.
     """
     best: dict[tuple[int, float], tuple[float, int]] = {}
     for row in rows:
@@ -245,23 +235,21 @@ def mixes_of(
             row.get("lane_pattern") == lane_pattern
             and row.get("bank_pattern") == "kept"
             and "error" not in row
-            # Loads alone are measured once, for both.
-            and (row.get("multiply_add") == multiply_add or row.get("ratio") == 0)
+            # Loads alone are measured once, for FFMA and DFMA.
+            and (row.get("multiply_add") == "FFMA" or row.get("ratio") == 0)
         )
         bits, ratio, rate = (row.get(k) for k in ("load_bits", "ratio", "instructions_per_cycle"))
         if not wanted or not isinstance(bits, int) or not isinstance(ratio, int | float):
             continue
         found = float(rate or 0), int(row["warps_per_multiprocessor"] or 0)
         best[bits, ratio] = max(best.get((bits, ratio), found), found)
-    if not best:
-        raise ValueError(f"rows: none is {multiply_add} with lane_pattern={lane_pattern!r}")
     return [
         {
             "width_bits": bits,
             "ratio": ratio,
             "throughput": rate,
             "kind": "measured",
-            "source": f"{source}, {multiply_add}, {lane_pattern} lanes, {warps} warps",
+            "source": f"{source}, FFMA, {lane_pattern} lanes, {warps} warps",
         }
         for (bits, ratio), (rate, warps) in sorted(best.items())
     ]

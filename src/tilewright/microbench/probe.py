@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -183,16 +182,12 @@ def _whole(value: float) -> float:
 
 def measured_mixes(results: Results) -> list[dict[str, str | int | float]]:
     """Return the ``[[mixes]]`` that the experiment ``mixes`` tells, if it ran."""
-    rows = results.get("mixes", {}).get("rows")
-    if not rows:
-        return []
-    found: list[dict[str, str | int | float]] = []
-    for lanes in ("conflict_free", "broadcast"):
-        # None of a pattern's points may have been measured before the time was up.
-        with suppress(ValueError):
-            told = mixes_of(rows, f"{_SOURCE}: experiment mixes", lanes)
-            found += [mix | {"lanes": lanes} for mix in told]
-    return found
+    rows = results.get("mixes", {}).get("rows", ())
+    return [
+        mix | {"lanes": lanes}
+        for lanes in ("conflict_free", "broadcast")
+        for mix in mixes_of(rows, f"{_SOURCE}: experiment mixes", lanes)
+    ]
 
 
 def probe_toml(device: LiveDevice, results: Results, about: str) -> str:

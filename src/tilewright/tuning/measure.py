@@ -35,6 +35,9 @@ ENOUGH_SECONDS = 3.0
 _RUNGS = {1: 2.0, 3: 1.2, 5: 1.05}
 
 
+# Of candidates that are timed interleaved, however long they take.
+_LEAST_ROUNDS = 3
+
 # Elements drawn at most; longer matrices repeat them, as drawing a gigabyte takes seconds.  An odd
 # number, so that columns of a power of two never repeat each other.
 _DRAWN = 2**24 - 3
@@ -145,7 +148,6 @@ def interleaved(
     workload: Workload,
     candidates: Sequence[tuple[Kernel, Stencil, Config]],
     seconds: float,
-    least_rounds: int = 3,
 ) -> list[tuple[int, ...]]:
     """Time several kernels interleaved, A B C A B C, so that drift hits all alike.
 
@@ -153,13 +155,13 @@ def interleaved(
     -------
     list of tuple of int
         Times in nanoseconds, one tuple a candidate, all equally long: as many rounds as
-        fit into `seconds`, and at least `least_rounds`.
+        fit into `seconds`, and at least `_LEAST_ROUNDS`.
     """
     times: list[list[int]] = [[] for _ in candidates]
     for kernel, stencil, config in candidates:
         workload.first_run(kernel, stencil, config)
     started = time.perf_counter()
-    while len(times[0]) < least_rounds or time.perf_counter() - started < seconds:
+    while len(times[0]) < _LEAST_ROUNDS or time.perf_counter() - started < seconds:
         for row, (kernel, stencil, config) in zip(times, candidates, strict=True):
             row.append(workload.run(kernel, stencil, config))
     return [tuple(row) for row in times]

@@ -129,12 +129,8 @@ def test_neighbours_are_the_recorded_points_that_differ_in_one_parameter(recordi
     assert space.contained([here, {"x": 9, "y": 0, "z": 0}]) == [True, False]
 
 
-@pytest.mark.parametrize("in_flight", [1, 5])
-def test_a_simulated_search_finds_the_optimum_and_repeats(recording, in_flight):
-    runs = [
-        simulate(recording, "climb", 4, Budget(candidates=100), in_flight=in_flight)
-        for _ in range(2)
-    ]
+def test_a_simulated_search_finds_the_optimum_and_repeats(recording):
+    runs = [simulate(recording, "climb", 4, Budget(candidates=100)) for _ in range(2)]
     assert runs[0].rows.tolist() == runs[1].rows.tolist()
     assert len(set(runs[0].rows.tolist())) == 100
     assert runs[0].best_so_far(recording)[-1] == recording.best
@@ -143,7 +139,7 @@ def test_a_simulated_search_finds_the_optimum_and_repeats(recording, in_flight):
 
 def test_budgets_end_a_search(recording):
     assert len(simulate(recording, "random", 0, Budget(seconds=5.2))) == 11
-    assert len(simulate(recording, "random", 0, Budget(candidates=7), in_flight=3)) == 7
+    assert len(simulate(recording, "random", 0, Budget(candidates=7))) == 7
     ended = simulate(recording, "random", 1, Budget(patience=10)).best_so_far(recording)
     assert ended[-11] == ended[-1] < ended[-12]
     assert len(simulate(recording, "random", 1, Budget())) == len(recording)

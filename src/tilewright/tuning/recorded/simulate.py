@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.space import Config
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.strategies import strategy as make_strategy
@@ -59,7 +57,6 @@ def simulate(
     budget: Budget,
     *,
     background: Background | None = None,
-    in_flight: int = 1,
 ) -> Trajectory:
     """Run a strategy on a recorded space.
 
@@ -76,9 +73,6 @@ def simulate(
         improved nothing.
     background : Background, optional
         What the strategy may know beforehand.
-    in_flight : int
-        Candidates that are under way at once: a result comes when so many later ones were
-        proposed, as where they are compiled side by side.
 
     Raises
     ------
@@ -88,32 +82,17 @@ def simulate(
     chosen = make_strategy(name, recording.space, seed, (), background)
     rows: list[int] = []
     thinking: list[float] = []
-    under_way: deque[tuple[Config, float]] = deque()
     best, since, spent = np.inf, 0, 0.0
-    proposed: int = 0
-    while True:
-        config = None
-        took = 0.0
-        if proposed < budget.most(len(recording)) and spent < budget.seconds:
-            started = time.perf_counter()
-            config = chosen.propose()
-            took = time.perf_counter() - started
-        if config is not None:
-            proposed += 1
-            under_way.append((config, took))
-            if len(under_way) < in_flight:
-                continue
-        if not under_way:
-            break
-        known, before = under_way.popleft()
-        row = recording.space.row(known)
-        seconds = recording.tried(known)
+    while len(rows) < budget.most(len(recording)) and spent < budget.seconds:
         started = time.perf_counter()
-        chosen.observe(known, seconds)
-        before += time.perf_counter() - started
-        rows.append(row)
-        thinking.append(before)
-        spent += before + _cost(recording, row)
+        config = chosen.propose()
+        if config is None:
+            break
+        seconds = recording.tried(config)
+        chosen.observe(config, seconds)
+        thinking.append(time.perf_counter() - started)
+        rows.append(recording.space.row(config))
+        spent += thinking[-1] + _cost(recording, rows[-1])
         since = 0 if seconds is not None and seconds < best else since + 1
         best = min(best, np.inf if seconds is None else seconds)
         if since >= budget.patience:
