@@ -217,6 +217,16 @@ def test_what_a_command_did_not_write_is_not_replaced(files, capsys, arguments):
     assert notes.read_text() == "{my notes}"
 
 
+def test_what_is_empty_or_of_its_own_kind_is_replaced(files):
+    for path in (Path("c.npy"), Path("passed.json")):
+        path.touch()
+    for _ in range(2):
+        assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN"]) == 0
+        assert run(["portfolio", "verify", "--device", "opencl", "-o", "passed.json"]) == 0
+    assert json.loads(Path("passed.json").read_text()) == {}
+    assert np.load("c.npy").ndim == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -96,7 +96,7 @@ def _earlier(path: Path | None) -> dict[str, Any] | None:
     """Return the document that a run before left, if there is one."""
     import json
 
-    if path is None or not path.exists():
+    if path is None or not (path.exists() and path.stat().st_size):
         return None
     found: dict[str, Any] = json.loads(path.read_text())
     return found

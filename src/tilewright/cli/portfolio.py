@@ -116,7 +116,7 @@ def verify(
     from tilewright.paths import write_json
 
     passed: dict[str, str] = {}
-    if output is not None and output.exists():
+    if output is not None and output.exists() and output.stat().st_size:
         passed = loads(output.read_text(encoding="utf-8"))
     until = time.monotonic() + seconds
     rows: list[dict[str, Any]] = []
