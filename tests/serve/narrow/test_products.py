@@ -21,7 +21,7 @@ from tilewright.serve.arrays.device import View
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C
 from tilewright.serve.narrow import calls as narrow_calls
 from tilewright.serve.narrow import serve as narrow
-from tilewright.serve.narrow.products import Laid, Matrix, Product, repeated, steps
+from tilewright.serve.narrow.products import Matrix, Product, Stored, repeated, steps
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
 
@@ -34,14 +34,14 @@ H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 @pytest.mark.parametrize(
     ("matrix", "right"),
     [
-        (Matrix(256, 40, 64, 64, 1), Laid(256, True, 64)),
-        (Matrix(256, 40, 64, 1, 48), Laid(256, False, 48)),
-        (Matrix(258, 40, 64, 67, 1), Laid(258, True, 67)),  # aligned to nothing
+        (Matrix(256, 40, 64, 64, 1), Stored(256, True, 64)),
+        (Matrix(256, 40, 64, 1, 48), Stored(256, False, 48)),
+        (Matrix(258, 40, 64, 67, 1), Stored(258, True, 67)),  # aligned to nothing
         (Matrix(256, 40, 64, 128, 2), None),  # every second element
         (Matrix(256, 40, 64, -64, 1), None),
         (Matrix(256, 40, 64, 0, 1), None),  # one row, again and again
-        (Matrix(256, 45, 1, 1, 45), Laid(256, True, 1)),  # k = 1: either way
-        (Matrix(256, 1, 45, 45, 1), Laid(256, True, 48)),
+        (Matrix(256, 45, 1, 1, 45), Stored(256, True, 1)),  # k = 1: either way
+        (Matrix(256, 1, 45, 45, 1), Stored(256, True, 48)),
     ],
 )
 def test_numbers_are_taken_in_place_as_blas_does(matrix, right):

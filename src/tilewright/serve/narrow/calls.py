@@ -15,13 +15,13 @@ from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.arrange import Repeat, arrange, shapes_of
-from tilewright.serve.calls import Planned, in_bytes, keep, kept
+from tilewright.serve.calls import in_bytes, keep, kept
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C, Space
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow.products import Matrix, Product, repeated, steps
 from tilewright.serve.plan import Plan, call_of
 from tilewright.serve.request import strided
-from tilewright.serve.steps import Laid, Step
+from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
@@ -175,7 +175,7 @@ def _laid_out(
 def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     """Return the plan of a product at made-up addresses, repeated as so many bytes say."""
     key = (live, product, repeats)
-    found = kept(key)
+    found: Plan | None = kept(key)
     if found is None:
         of = product.precision
         size, result = of.element_bytes, of.result_dtype.itemsize
@@ -188,17 +188,16 @@ def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
                     raise
                 found = _made(live, product, elements, together=False)
         keep(key, found)
-    plan: Plan = found.plan
-    return plan
+    return found
 
 
-def _made(live: Any, product: Product, repeats: tuple[Repeat, ...], *, together: bool) -> Planned:
+def _made(live: Any, product: Product, repeats: tuple[Repeat, ...], *, together: bool) -> Plan:
     """Return a plan of a batch: in one launch if it may be, or product by product."""
     space = Space()
     laid, left = _laid_out(live, product, space, repeats if together else ())
     begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
     again = in_bytes(left if together else repeats, product.precision)
-    return Planned(Plan(live, laid, space, begins, repeats=again), Laid(laid))
+    return Plan(live, laid, space, begins, repeats=again)
 
 
 def _remember(

@@ -9,7 +9,7 @@ from tilewright.precision import Precision, precision
 from tilewright.problem import Trans
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.laid_out import VECTORS
-from tilewright.serve.narrow.products import Laid, Matrix, Product, copied_operand
+from tilewright.serve.narrow.products import Matrix, Product, Stored, copied_operand
 from tilewright.serve.tensor_cores import config_for, source_of, wgmma
 from tilewright.stencil.wgmma import Arithmetic, Following, Parts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma.call import ALIGNMENT
@@ -81,7 +81,7 @@ def fused_steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[
     return [*made, (kernel_of(live, source_of(config, variant)), launch, arguments)]
 
 
-def _aligned(matrix: Matrix, of: Precision) -> Laid | None:
+def _aligned(matrix: Matrix, of: Precision) -> Stored | None:
     """Return an operand as the copy engine takes it; None if it does not."""
     size = of.element_bytes
     found = matrix.stored(size)

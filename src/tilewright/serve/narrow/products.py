@@ -24,11 +24,11 @@ from tilewright.stencil.wgmma import Following
 if TYPE_CHECKING:
     from tilewright.serve.triangle import Triangle
 
-__all__ = ["Laid", "Matrix", "Product", "copied_operand", "repeated", "steps"]
+__all__ = ["Matrix", "Product", "Stored", "copied_operand", "repeated", "steps"]
 
 
 @dataclass(frozen=True)
-class Laid:
+class Stored:
     """An operand as a kernel takes it."""
 
     memory: Any
@@ -64,7 +64,7 @@ class Matrix:
             side, k, step_side, step_k = k, side, step_k, step_side
         return cls(memory, int(side), int(k), step_side, step_k)
 
-    def stored(self, size: int) -> Laid | None:
+    def stored(self, size: int) -> Stored | None:
         """Return it as BLAS takes it: unit stride along k or along the side; None if it is not.
 
         `size`: bytes of an element.
@@ -75,7 +75,7 @@ class Matrix:
             if outer == 1:  # a step that is never taken
                 ld = aligned_ld(inner, size)
             if (step == 1 or inner == 1) and ld >= inner:
-                return Laid(self.memory, k_fast, ld)
+                return Stored(self.memory, k_fast, ld)
         return None
 
     def copied(self, of: Precision) -> tuple[bool, int, int]:
@@ -180,7 +180,7 @@ def repeated(
 def copied_operand(
     live: LiveDevice, matrix: Matrix, of: Precision, name: str, space: MemorySpace,
     made: list[Step],
-) -> Laid:  # fmt: skip
+) -> Stored:  # fmt: skip
     """Add the launch that copies an operand, and return the copy."""
     k_fast, ld, count = matrix.copied(of)
     sizes, along = (matrix.side, matrix.k), (matrix.step_side, matrix.step_k)
@@ -192,4 +192,4 @@ def copied_operand(
     copy = Realigned(of.element_bytes, inner, outer, transposed)
     arguments = copy.arguments(matrix.memory, 0, step_inner, step_outer, memory)
     made.append((kernel_of(live, copy.source(live.dialect)), copy.launch, arguments))
-    return Laid(memory, k_fast, ld)
+    return Stored(memory, k_fast, ld)
