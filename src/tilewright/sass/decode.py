@@ -28,6 +28,18 @@ PT = 7  # the predicate that is always true
 _UNIFORM_REGISTER_BITS_SINCE = 100  # sm_100 widened uniform register numbers from 6 to 8 bits
 _SPLIT_BRANCH_SINCE = 90  # sm_90 put the low byte of a branch offset where D was
 
+# The scheduling field: its lowest bit, and as many as there are up to the reuse flags' highest.
+_CONTROL_AT, _CONTROL_MASK = 105, (1 << 20) - 1
+
+# Layouts that write uniform registers, that keep something else where D is, and that have a
+# constant byte offset.
+_TO_UNIFORM = frozenset(("uniform", "uconstant", "uspecial", "to_uniform"))
+_NO_DESTINATION = _TO_UNIFORM | {"copy", "branch", "udma"}
+_WITH_OFFSET = frozenset(("load", "store", "copy"))
+
+# What slots hold but registers, by the form.
+_KINDS = {"B": {4: "imm", 5: "const", 6: "ureg"}, "C": {2: "imm", 3: "const", 7: "ureg"}}
+
 Words = npt.NDArray[np.uint64]
 
 
@@ -74,67 +86,58 @@ def _words(code: bytes, arch: int) -> Words:
 
 def controls(words: Words) -> list[Control]:
     """Return the scheduling field of every instruction of an (n, 2) array of 64-bit words."""
-    high = words[:, 1]
+    fields = words[:, 1] >> np.uint64(_CONTROL_AT - 64) & np.uint64(_CONTROL_MASK)
+    return [_control(field) for field in fields.tolist()]
 
-    def field(low: int, count: int) -> list[int]:
-        mask = np.uint64((1 << count) - 1)
-        values: list[int] = ((high >> np.uint64(low - 64)) & mask).tolist()
-        return values
 
-    columns = zip(
-        field(105, 4),
-        field(109, 1),
-        field(110, 3),
-        field(113, 3),
-        field(116, 6),
-        field(122, 3),
-        strict=True,
+@lru_cache(maxsize=1 << 12)  # of 56 kernels there were 928
+def _control(field: int) -> Control:
+    """Return what the scheduling field, from its lowest bit on, says."""
+    write, read, reuse = field >> 5 & 7, field >> 8 & 7, field >> 17
+    return Control(
+        stall=field & 15,
+        yields=not field >> 4 & 1,
+        write_barrier=None if write == 7 else write,
+        read_barrier=None if read == 7 else read,
+        wait_mask=field >> 11 & 63,
+        reuse=(bool(reuse & 1), bool(reuse & 2), bool(reuse & 4)),
     )
-    return [
-        Control(
-            stall=stall,
-            yields=not keep,
-            write_barrier=None if write == 7 else write,
-            read_barrier=None if read == 7 else read,
-            wait_mask=mask,
-            reuse=(bool(reuse & 1), bool(reuse & 2), bool(reuse & 4)),
-        )
-        for stall, keep, write, read, mask, reuse in columns
-    ]
+
+
+@lru_cache(maxsize=32)  # all there are
+def _guard(field: int, uniform: bool) -> Guard:
+    return Guard(field & 7, bool(field >> 3), uniform)
 
 
 def decode_one(raw: int, address: int, arch: int, control: Control | None = None) -> Instruction:
     """Decode one instruction from its 128 bits."""
     if control is None:
-        pair = np.array([[raw & (1 << 64) - 1, raw >> 64]], dtype=np.uint64)
-        control = controls(pair)[0]
+        control = _control(raw >> _CONTROL_AT & _CONTROL_MASK)
     opcode = raw & 0xFFF
-    guard = Guard(raw >> 12 & 7, bool(raw >> 15 & 1))
     op = find_op(opcode, arch)
     if op is None:
-        name = f"OP_{opcode:03X}"
+        name, guard = f"OP_{opcode:03X}", _guard(raw >> 12 & 15, False)
         return Instruction(
             address, opcode, name, (), guard, (), (), (), (), None, None, control, raw, False
         )
-    if op.layout == "uniform":
-        guard = Guard(guard.index, guard.negated, uniform=True)
+    layout = op.layout
     widths, modifiers = widths_and_modifiers(raw, op, arch)
     reader = _Reader(raw, arch, control.reuse, op, widths)
     return Instruction(
-        address=address,
-        opcode=opcode,
-        mnemonic=op.mnemonic,
-        modifiers=modifiers,
-        guard=guard,
-        dst=reader.destination(),
-        udst=reader.uniform_destination(),
-        dst_predicates=reader.predicates(),
-        srcs=reader.sources(),
-        offset=reader.offset(),
-        target=reader.target(address),
-        control=control,
-        raw=raw,
-        known=True,
+        address,
+        opcode,
+        op.mnemonic,
+        modifiers,
+        _guard(raw >> 12 & 15, layout == "uniform"),
+        () if layout in _NO_DESTINATION else reader.destination(),
+        reader.uniform_destination() if layout in _TO_UNIFORM else (),
+        reader.predicates() if op.predicates else (),
+        reader.sources(),
+        reader.offset() if layout in _WITH_OFFSET else None,
+        reader.target(address) if layout == "branch" else None,
+        control,
+        raw,
+        True,
     )
 
 
@@ -146,6 +149,11 @@ def _signed(value: int, bits: int) -> int:
 @lru_cache(maxsize=1 << 13)  # the same few thousand again and again
 def _register(slot: str, number: int, width: int, reuse: bool) -> Operand:
     return Operand(slot, "reg", number, width, reuse=reuse)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1 << 12)
+def _numbers(first: int, width: int) -> tuple[int, ...]:
+    return tuple(range(first, first + width))
 
 
 class _Reader:
@@ -174,44 +182,29 @@ class _Reader:
         return Operand(slot, "const", self._field(38, 16), bank=self._field(54, 5))  # type: ignore[arg-type]
 
     def destination(self) -> tuple[int, ...]:
-        """Return the registers written: D, unless the layout keeps something else there."""
-        if self.op.layout in (
-            "uniform",
-            "uconstant",
-            "uspecial",
-            "to_uniform",
-            "copy",
-            "branch",
-            "udma",
-        ):
-            return ()
-        first, width = self._field(16), self.widths[0]
-        return () if first == RZ else tuple(range(first, first + width))
+        """Return the registers written, of a layout that has them in D."""
+        first = self.raw >> 16 & 0xFF
+        return () if first == RZ else _numbers(first, self.widths[0])
 
     def uniform_destination(self) -> tuple[int, ...]:
-        """Uniform registers written."""
-        if self.op.layout not in ("uniform", "uconstant", "uspecial", "to_uniform"):
-            return ()
+        """Uniform registers written, of a layout that does."""
         first = self._field(16, self.uniform_bits)
         none = first == (1 << self.uniform_bits) - 1
-        return () if none else tuple(range(first, first + self.widths[0]))
+        return () if none else _numbers(first, self.widths[0])
 
     def predicates(self) -> tuple[int, ...]:
         """Predicates written, at [83:81] and [86:84]; PT there means none."""
-        if not self.op.predicates:
-            return ()
         fields = (self._field(81, 3), self._field(84, 3))[: self.op.predicates]
         return tuple(p for p in fields if p != PT)
 
-    def offset(self) -> int | None:
+    def offset(self) -> int:
         """Signed byte offset of a memory access; the shared one of a copy from global memory."""
-        if self.op.layout in ("load", "store"):
-            return _signed(self._field(40, 24), 24)
-        return _signed(self._field(44, 20), 20) if self.op.layout == "copy" else None
+        copies = self.op.layout == "copy"
+        return _signed(self._field(44, 20), 20) if copies else _signed(self._field(40, 24), 24)
 
     def target(self, address: int) -> int | None:
         """Address a branch leads to; None for one through a register."""
-        if self.op.layout != "branch" or self.op.mnemonic == "RET":
+        if self.op.mnemonic == "RET":
             return None
         if self.op.mnemonic == "BSSY":  # a reconvergence point, in bytes
             distance = _signed(self._field(32, 32), 32)
@@ -261,8 +254,7 @@ class _Reader:
 
     def _slot(self, slot: str, width: int, low: int) -> Operand:
         """Return slot B or C, a register at `low` unless the form says otherwise."""
-        kinds = {"B": {4: "imm", 5: "const", 6: "ureg"}, "C": {2: "imm", 3: "const", 7: "ureg"}}
-        kind = kinds[slot].get(self.form, "reg")
+        kind = _KINDS[slot].get(self.form, "reg")
         if kind == "imm":
             return Operand(slot, "imm", self._field(32, 32))  # type: ignore[arg-type]
         if kind == "const":

@@ -9,6 +9,9 @@ from tilewright.sass.instruction import Instruction
 
 __all__ = ["goes_on", "live_before", "successors"]
 
+# Behind these, without a condition, no instruction follows.
+_LEAVE = frozenset(("EXIT", "RET", "BRA"))
+
 
 def successors(instructions: Sequence[Instruction]) -> list[tuple[int, ...]]:
     """Return, for each instruction, the indices of those that may follow it.
@@ -17,20 +20,24 @@ def successors(instructions: Sequence[Instruction]) -> list[tuple[int, ...]]:
     successor.  Targets outside the kernel are dropped.
     """
     count = len(instructions)
-    found = []
+    found: list[tuple[int, ...]] = [(following,) for following in range(1, count + 1)]
+    found[-1:] = [()] * bool(count)
     for index, instruction in enumerate(instructions):
+        if instruction.mnemonic not in _LEAVE:
+            continue
         after = [index + 1] if goes_on(instruction) else []
         if instruction.mnemonic == "BRA" and instruction.target is not None:
             after.append(instruction.target // INSTRUCTION_BYTES)
-        found.append(tuple(i for i in after if 0 <= i < count))
+        found[index] = tuple(i for i in after if 0 <= i < count)
     return found
 
 
 def goes_on(instruction: Instruction) -> bool:
     """Whether the next instruction may run behind it."""
+    if instruction.mnemonic not in _LEAVE:
+        return True
     # BRA.U takes its condition from a source operand, not from the guard.
-    conditional = not instruction.guard.always or _has_condition(instruction)
-    return instruction.mnemonic not in ("EXIT", "RET", "BRA") or conditional
+    return not instruction.guard.always or _has_condition(instruction)
 
 
 def _has_condition(instruction: Instruction) -> bool:

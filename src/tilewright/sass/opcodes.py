@@ -12,6 +12,7 @@ An opcode that is not in the table keeps its number as its name and claims no op
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 __all__ = ["OPS", "Layout", "Op", "find_op"]
@@ -214,6 +215,7 @@ for _op in OPS:
     _BY_BASE.setdefault(_op.base, []).append(_op)
 
 
+@lru_cache(maxsize=1 << 12)  # a kernel has some dozen
 def find_op(opcode: int, arch: int) -> Op | None:
     """Return what a 12-bit opcode means on an architecture, None where it is not known here."""
     for op in _BY_BASE.get(opcode & 0x1FF, ()):

@@ -21,7 +21,6 @@ is as long as before.  `moved_only` proves that both versions run the same instr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.edit import RefusedError, edit, with_target
@@ -153,7 +152,7 @@ def _placed(
             stall=_ONWARD_STALL, wait_mask=0, write_barrier=None, read_barrier=None,
         )  # fmt: skip
     if one.target is None:
-        return one if one.address == address else replace(one, address=address)
+        return one if one.address == address else one.at(address)
     target = where[one.target // INSTRUCTION_BYTES] * INSTRUCTION_BYTES
     return edit(one, arch, address=address, target=target)
 
