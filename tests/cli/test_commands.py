@@ -17,6 +17,7 @@ from rich.console import Console
 from tilewright.backend import devices
 from tilewright.cli import app, main
 from tilewright.cli.app import run
+from tilewright.cli.output import emit_lines
 from tilewright.precision import dtype_of
 from tilewright.version import VERSION
 
@@ -421,3 +422,19 @@ def test_what_ends_a_job_is_an_interrupt(monkeypatch):
             main()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_tables_show_brackets_and_break_words_where_there_is_no_room(monkeypatch, capsys):
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "24")
+    emit_lines(("device", "state"), [("name[/a]", "x" * 30)], title="[/b]")
+    told = capsys.readouterr().out
+    assert "[/b]" in told
+    cells = [line.split("│")[1].strip() for line in told.splitlines() if "│" in line]
+    assert "".join(cells) == "name[/a]"
+    assert told.count("x") == 30
+
+
+def test_where_standard_error_is_closed_the_status_tells():
+    command = f"{sys.executable} -m tilewright bound --size x 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 2

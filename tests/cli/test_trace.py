@@ -116,6 +116,17 @@ def test_a_command_that_fails_leaves_its_timeline(tmp_path, capsys):
     assert not timeline.is_recording()
 
 
+def test_a_timeline_that_could_not_be_written_is_not_said_to_be(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device", "out.json")
+
+    monkeypatch.setattr("tilewright.timeline.chrome.write_atomically", full)
+    assert run(["bound", "--device", "h100", "--trace", str(tmp_path / "out.json")]) == 1
+    told = capsys.readouterr().err
+    assert "No space left" in told
+    assert "spans" not in told
+
+
 def test_nothing_runs_where_the_file_cannot_be(tmp_path, capsys):
     assert run(["tune", "--size", "big", "--trace", str(tmp_path)]) == 1
     assert f"{tmp_path} is not a plain file" in capsys.readouterr().err

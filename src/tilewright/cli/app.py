@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from json import dumps
 from typing import Annotated, Any
 
@@ -126,8 +127,8 @@ def _status_of(arguments: Sequence[str], *, json: bool) -> int:
 def _fail(problem: object, status: int, *, json: bool) -> int:
     """Print one line that says what went wrong."""
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    if json:
-        sys.stderr.write(dumps({"error": lines[0], "status": status}) + "\n")
-    else:
-        sys.stderr.write(f"tilewright: {lines[0]}\n")
+    told = dumps({"error": lines[0], "status": status}) if json else f"tilewright: {lines[0]}"
+    with suppress(OSError):  # the status says it, too, where nothing can be written
+        sys.stderr.write(told + "\n")
+        sys.stderr.flush()
     return status

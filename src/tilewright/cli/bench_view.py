@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli.output import emit_json, emit_lines, emit_table, gigaflops, say
+from tilewright.cli.output import emit_json, emit_lines, gigaflops, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -16,32 +16,32 @@ __all__ = ["show_list", "show_profiles", "show_summaries", "show_times"]
 
 def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
     """Print everybody's rates, ours first, and how ours compares."""
-    from rich.table import Table
+    from rich.table import Column
 
-    table = Table("problem", "tilewright", title=f"{live} ({live.platform.split(',')[0]})")
+    heads: list[Any] = ["problem", "tilewright"]
     for one in peers:
-        table.add_column(f"{one.name} {one.version}")
-        table.add_column("ours / it", justify="right")
+        heads += [f"{one.name} {one.version}", Column("ours / it", justify="right")]
     limited = any("flops_per_second" in row.get("bound", {}) for row in rows)
     compared = any(row.get("errors") for row in rows)
     if compared:
-        table.add_column("eta, in this order", justify="right")
+        heads.append(Column("eta, in this order", justify="right"))
     if limited:
-        table.add_column("of bound", justify="right")
-    table.add_column("tuned on")
+        heads.append(Column("of bound", justify="right"))
+    heads.append("tuned on")
+    lines = []
     for row in rows:
         if "error" in row:
-            table.add_row(row["problem"], f"failed: {row['error']}")
+            lines.append([row["problem"], f"failed: {row['error']}"])
             continue
         tuned = row["tuned_on"] or "(default)"
         cells = _rates(row["flops_per_second"], peers)
         cells += [_etas(row, peers)] if compared else []
         cells += [_of_bound(row)] if limited else []
-        table.add_row(row["problem"], *cells, tuned)
+        lines.append([row["problem"], *cells, tuned])
         if "with_transfers" in row:
             rates = _rates(row["with_transfers"]["flops_per_second"], peers)
-            table.add_row("  with transfers", *rates)
-    emit_table(table)
+            lines.append(["  with transfers", *rates])
+    emit_lines(heads, lines, title=f"{live} ({live.platform.split(',')[0]})")
     for row in rows:
         for line in row.get("noise", ()):
             say(f"noisy, {row['problem']}: {line}")

@@ -8,8 +8,6 @@ from tilewright.cli.output import emit_lines, gigaflops, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from tilewright.tuning.measurement import Measurement
     from tilewright.tuning.store import Summary
 
@@ -82,7 +80,7 @@ def _told(measurement: Measurement) -> dict[str, str]:
 
 def show_measurement(measurement: Measurement) -> None:
     """Print everything about one measurement but its long text."""
-    lines = ((name, _text(value)) for name, value in _told(measurement).items())
+    lines = ((name, plain(value)) for name, value in _told(measurement).items())
     emit_lines((), lines, show_header=False, box=None)
 
 
@@ -94,7 +92,7 @@ def show_summaries(summaries: list[Summary]) -> None:
         won = (None,) * 3 if best is None else (
             best.id, gigaflops(best.flops_per_second), best.config.stencil
         )  # fmt: skip
-        lines.append((one.problem, _text(one.device_name), *won, one.ok, one.failed,
+        lines.append((one.problem, plain(one.device_name), *won, one.ok, one.failed,
                       one.newest[:19]))  # fmt: skip
     heads = ("problem", "device", "winner", "speed", "stencil", "ok", "failed", "newest")
     _show(heads, lines, "nothing was tuned yet; run: tilewright tune")
@@ -103,8 +101,8 @@ def show_summaries(summaries: list[Summary]) -> None:
 def show_failures(failures: list[Measurement]) -> None:
     """Print candidates that failed."""
     lines = [
-        (one.id, one.status, one.problem, _text(one.device_name),
-         f"{one.config.stencil} {one.stored_config.id}", _text(one.reason))
+        (one.id, one.status, one.problem, plain(one.device_name),
+         f"{one.config.stencil} {one.stored_config.id}", plain(one.reason))
         for one in failures
     ]  # fmt: skip
     heads = ("id", "status", "problem", "device", "config", "reason")
@@ -117,10 +115,3 @@ def _show(heads: tuple[str, ...], lines: list[tuple[Any, ...]], otherwise: str) 
         emit_lines(heads, lines)
     else:
         say(otherwise)
-
-
-def _text(text: str) -> Text:
-    """Return text for a table cell: not markup, and nothing that steers a terminal."""
-    from rich.text import Text
-
-    return Text(plain(text))

@@ -97,8 +97,7 @@ def _list(*, json: bool) -> None:
         say(f"no device: {missing()}")
         return
     heads = (
-        Column("id", no_wrap=True), Column("device", no_wrap=True), "units", "fp64", "platform",
-        Column("fingerprint", no_wrap=True),
+        Column("id", no_wrap=True), "device", "units", "fp64", "platform", "fingerprint",
     )  # fmt: skip
     emit_lines(heads, [
         (d.id, d.spec.name, f"{d.spec.multiprocessors} ({d.spec.kind})",

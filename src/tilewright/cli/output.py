@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from rich.progress import Progress
-    from rich.table import Table
 
 __all__ = [
     "EXPERIMENTS",
@@ -37,7 +36,6 @@ __all__ = [
     "counted",
     "emit_json",
     "emit_lines",
-    "emit_table",
     "gigaflops",
     "output_option",
     "parse_devices",
@@ -146,25 +144,28 @@ def plain(value: Any) -> Any:
     return value
 
 
-def emit_table(table: Table) -> None:
-    """Print a rich table on standard output, as wide as it needs where nobody looks."""
-    from rich.console import Console
+def emit_lines(heads: Iterable[Any], lines: Iterable[Iterable[Any]], **options: Any) -> None:
+    """Print a table of what rich can draw, of numbers, and of dashes for None.
 
+    Where nobody looks it is as wide as it needs.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Text, because brackets in names of devices and files are no markup.
+    if "title" in options:
+        options["title"] = Text(options["title"], "table.title")
+    table = Table(*heads, **options)
+    for line in lines:
+        cells = ("-" if cell is None else cell for cell in line)
+        table.add_row(*(x if hasattr(x, "__rich_console__") else Text(str(x)) for x in cells))
+    for column in table.columns:
+        column.overflow = "fold"  # in a narrow terminal words break, and nothing is left out
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
     console.print(table)
-
-
-def emit_lines(heads: Iterable[Any], lines: Iterable[Iterable[Any]], **options: Any) -> None:
-    """Print a table of what rich can draw, of numbers, and of dashes for None."""
-    from rich.table import Table
-
-    table = Table(*heads, **options)
-    for line in lines:
-        cells = ("-" if cell is None else cell for cell in line)
-        table.add_row(*(x if hasattr(x, "__rich_console__") else str(x) for x in cells))
-    emit_table(table)
 
 
 def progress_bar(*columns: Any, quiet: bool = False) -> Progress:

@@ -70,13 +70,17 @@ def _recorded(path: Path, function: Callable[..., Any], given: dict[str, Any]) -
     from tilewright.timeline import span
     from tilewright.timeline.chrome import recording
 
-    recorder = None
-    try:
-        with recording(path) as recorder, span("command"):
-            return function(**given)
-    finally:
-        # Standard output is the command's own: JSON, perhaps.
-        if recorder is not None:
-            count = len(recorder.host) + len(recorder.device)
-            more = f" ({recorder.dropped.total()} more left out)" if recorder.dropped else ""
-            sys.stderr.write(f"{path}: {count} spans{more}, open it at https://ui.perfetto.dev\n")
+    made, failed = None, None
+    with recording(path) as recorder, span("command"):
+        try:
+            made = function(**given)
+        except BaseException as problem:
+            failed = problem
+    assert recorder is not None
+    count = len(recorder.host) + len(recorder.device)
+    more = f" ({recorder.dropped.total()} more left out)" if recorder.dropped else ""
+    # Standard output is the command's own: JSON, perhaps.
+    sys.stderr.write(f"{path}: {count} spans{more}, open it at https://ui.perfetto.dev\n")
+    if failed is not None:
+        raise failed
+    return made

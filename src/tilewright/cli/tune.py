@@ -93,7 +93,7 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Tune; results are stored as they come, and --resume (the default) goes on from them."""
+    """Find the fastest right kernel for a problem; go on from the results that are stored."""
     if simulate is not None:
         from tilewright.cli.simulate import simulated
 
