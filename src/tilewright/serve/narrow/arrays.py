@@ -84,9 +84,11 @@ class NumPyLike:
         """Return the stream to use on a device."""
         return self._adapter.stream_of(ordinal)
 
-    def memory(self, ordinal: int, size: int) -> Any:
-        """Return memory of the library's allocator: its address, and what keeps it."""
-        return self._adapter.memory(ordinal, size)
+    @property
+    def memory(self) -> Memory:
+        """What takes memory of the library's allocator."""
+        found: Memory = self._adapter.memory
+        return found
 
 
 class TorchTensors:
@@ -142,8 +144,10 @@ class TorchTensors:
     def stream(self, ordinal: int) -> Any:
         return self._adapter.stream_of(ordinal)
 
-    def memory(self, ordinal: int, size: int) -> Any:
-        return self._adapter.memory(ordinal, size)
+    @property
+    def memory(self) -> Memory:
+        found: Memory = self._adapter.memory
+        return found
 
 
 class ExportedArrays:
