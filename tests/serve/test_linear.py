@@ -146,6 +146,14 @@ def test_what_no_factors_are_is_refused(wrong, words):
         tw.lu_solve(wrong, np.ones(3))
 
 
+def test_infinity_and_nan_are_results_where_numpy_would_raise():
+    a = np.eye(20)
+    a[3, 4] = np.inf
+    with np.errstate(all="raise"):
+        factored = tw.lu_factor(a + a.T)
+        assert not np.isfinite(tw.lu_solve(factored, np.full(20, np.nan))).any()
+
+
 def test_right_hand_sides_of_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"b\.dtype=object is of no numbers"):
         tw.lu_solve(tw.lu_factor(np.eye(2)), np.array([None, None]))

@@ -212,6 +212,7 @@ def _sizes(x: Matrix) -> NDArray[Any]:
     return np.abs(x.hi if isinstance(x, DoubleDouble) else x)
 
 
+@np.errstate(all="ignore")  # Inf and NaN are results
 def _factor_leaf(columns: Matrix, top: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Factor a few columns one after the other, in a copy whose columns are whole in memory."""
     rows = columns[top:]
@@ -247,6 +248,7 @@ def _solve(
     _solve(triangle[then, then], b[then], device, upper=upper, unit=unit)
 
 
+@np.errstate(all="ignore")
 def _solve_few(x: Matrix, b: Matrix, *, upper: bool, unit: bool) -> None:
     """Solve for a few rows with a triangle of x, by LAPACK's general solver or by substitution."""
     if isinstance(x, np.ndarray):
@@ -399,6 +401,7 @@ def _is_complex(x: Matrix) -> bool:
     return x.is_complex if isinstance(x, DoubleDouble) else np.iscomplexobj(x)
 
 
+@np.errstate(all="ignore")
 def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     """Return HPL's scaled residual; a solution with less than 16 is accepted.
 

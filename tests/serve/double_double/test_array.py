@@ -200,6 +200,15 @@ def test_complex_numbers_may_be_as_large_or_small_as_doubles_get():
         assert (tw.DoubleDouble([complex(0.75 * size, size)]).__abs__() == 1.25 * size).all()
 
 
+def test_real_numbers_have_no_imaginary_part_however_large():
+    x = tw.DoubleDouble(np.array([np.inf, np.nan, 1]))
+    assert np.array_equal(x.imag.words, np.zeros((3, 2)))
+    assert np.array_equal((x + 1j).imag.words, [[1, 0]] * 3)
+    assert np.array_equal((x + 1j).real.words[:, 0], [np.inf, np.nan, 1], equal_nan=True)
+    with np.errstate(all="raise"):
+        assert np.isnan(tw.scaled_residual(np.diag(x.hi), np.ones(3), np.ones(3)))
+
+
 def test_infinite_sizes_warn_of_nothing():
     """Warnings are errors in these tests."""
     assert np.isinf(float(tw.DoubleDouble([np.inf, 1]).norm()))

@@ -58,7 +58,7 @@ def words_of(value: Any) -> Words:
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray | np.generic):
         if value.dtype != np.float64:  # CuPy's, say
             raise ValueError(f"value has dtype {value.dtype}; give float64")
-        return side_by_side([(value, 0 * value)])
+        return side_by_side([(value, namespace_of(value).zeros_like(value))])
     if hasattr(value, "tolist") and not isinstance(value, np.ndarray | np.generic):
         value = value.tolist()  # mpmath's and python-flint's matrices
     elif hasattr(value, "table"):

@@ -156,7 +156,8 @@ class Storage:
         """Return `_views`, with zero as the imaginary part of a real array if one is wanted."""
         parts = self._views()
         if is_complex and not self.is_complex:
-            parts = [*parts, (0 * parts[0][0], 0 * parts[0][1])]
+            nothing = namespace_of(self.words).zeros_like(parts[0][0])
+            parts = [*parts, (nothing, nothing)]
         return parts
 
     def _like(self, other: Any) -> Self:
@@ -194,9 +195,8 @@ class Storage:
     @property
     def imag(self) -> Self:
         """The imaginary part: a view, or zeros."""
-        return self.of_words(self.words[..., 1, :]) if self.is_complex else self._made(
-            [(0 * self._views()[0][0], 0 * self._views()[0][1])]
-        )  # fmt: skip
+        zeros = namespace_of(self.words).zeros_like
+        return self.of_words(self.words[..., 1, :] if self.is_complex else zeros(self.words))
 
     def conj(self) -> Self:
         """Return the complex conjugate."""
