@@ -76,9 +76,9 @@ def test_a_kernel_with_one_stale_operand_is_found(cuda: LiveDevice, pair: Pair) 
 def test_both_run_interleaved(cuda: LiveDevice, pair: Pair) -> None:
     load = Workload(cuda, Problem(512, 512, 512, "s", "T", "N"))
     both = [(pair.made, FAMILY, pair.config), (pair.plain, FAMILY, pair.config)]
-    times = interleaved(load, both, 0.0, 5)
+    times = interleaved(load, both, 0.0)
     load.close()
-    assert [len(one) for one in times] == [5, 5]
+    assert len(times[0]) == len(times[1]) > 1
     assert np.min(times) > 0
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
 
 import tilewright as tw
-from tilewright.serve.overlap import overlap, overlaps_itself, share
+from tilewright.serve.overlap import memory_of, overlap, overlaps_itself, share
 
 
 def place(x):
@@ -72,6 +73,15 @@ def test_two_maps_of_one_file_share_what_they_both_have(tmp_path):
     assert not share(x, mapped(path, 0, 2000, "c"))
     assert share(mapped(path, 0, 2000, "c"), x)
     assert not share(x.copy(), x)
+
+
+@pytest.mark.parametrize("seen", [np.asarray, as_strided, np.atleast_2d, memoryview])
+def test_a_part_of_a_map_is_known_however_it_was_made(tmp_path, seen):
+    np.zeros(100).tofile(tmp_path / "x")
+    x, y = (mapped(tmp_path / "x", 0, 100) for _ in range(2))
+    part = np.asarray(seen(x))
+    assert share(part, y)
+    assert memory_of(part) == memory_of(y)
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -87,8 +87,13 @@ def memory_of(x: NDArray[Any]) -> tuple[Any, int]:
 
 def _mapped(x: NDArray[Any]) -> np.memmap[Any, Any] | None:
     """Return the map of a named file that an array is part of, if it is."""
-    while isinstance(x.base, np.ndarray):
-        x = x.base
+    while True:
+        below: Any = x.base
+        if not isinstance(below, np.ndarray):  # of strided views and memoryviews one is between
+            below = getattr(below, "base", getattr(below, "obj", None))
+        if not isinstance(below, np.ndarray):
+            break
+        x = below
     return x if isinstance(x, np.memmap) and x.filename is not None else None
 
 

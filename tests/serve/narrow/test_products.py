@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from dataclasses import replace
 from importlib import import_module
@@ -21,6 +22,7 @@ from tilewright.serve.arrays.device import View
 from tilewright.serve.laid_out import ALPHA, BETA, A, B, C
 from tilewright.serve.narrow import calls as narrow_calls
 from tilewright.serve.narrow import serve as narrow
+from tilewright.serve.narrow.arrays import NumPyLike, TorchTensors
 from tilewright.serve.narrow.products import Matrix, Product, Stored, repeated, steps
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
@@ -433,3 +435,13 @@ def test_a_map_of_all_matrices_that_the_driver_refuses_is_of_one(acted, monkeypa
     product = Product(SHORT["bf16"], ALPHA.real, BETA.real, one, one, Operand(C, 0, 64))
     bytes_ = ((3, 8192, 8192, 8192),)
     assert narrow_calls._planned(acted, product, bytes_).repeats == bytes_
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cupy", NumPyLike), ("torch", TorchTensors)])
+def test_an_allocator_is_the_librarys_own_by_whose_attributes_arenas_know_it(
+    monkeypatch, name, kind
+):
+    adapter = SimpleNamespace(memory=lambda ordinal, size: (0, None))
+    monkeypatch.setitem(sys.modules, f"tilewright.serve.arrays.{name}", adapter)
+    monkeypatch.setattr(f"tilewright.serve.arrays.{name}", adapter, raising=False)
+    assert kind(None).memory is adapter.memory

@@ -52,7 +52,7 @@ def refuse_uncertified(told: Decision) -> None:
 
 @dataclass(frozen=True)
 class OfResidues:
-    """Grounds (`tilewright.serve.routes.split.decision.Grounds`) of a product in residues.
+    """Grounds (`tilewright.serve.decision.Grounds`) of a product in residues.
 
     Parameters
     ----------
