@@ -7,6 +7,7 @@ import pytest
 from tests.sass.words import BRA, LDS, word
 from tilewright.sass import Instruction, Loop
 from tilewright.sass.decode import decode_one
+from tilewright.sass.lane_walk import Walk
 from tilewright.sass.lanes import lane_offsets, loop_accesses
 from tilewright.sass.lines import LinePairs
 
@@ -73,6 +74,15 @@ def test_results_that_nobody_keeps_do_no_harm() -> None:
     assert read_offsets(tid(2), wide, back(255, 8), times(4, 2, 4), read(6, 4)) == [
         4 * lane for lane in range(32)
     ]
+
+
+def test_only_what_addresses_depend_on_is_run() -> None:
+    """Nothing is known of the others; what a guard may leave as it was is needed, too."""
+    begin, sums = (tid(2), times(4, 2, 4)), (times(9, 2, 8), times(9, 9, 3))
+    assert Walk(kernel(*begin, *sums, read(6, 4)), {}, {4}).wanted == {0, 1, 4}
+    assert Walk(kernel(*begin, times(4, 2, 8), read(6, 4)), {}, {3}).wanted == {0, 2, 3}
+    guarded = times(4, 2, 8) ^ 7 << 12
+    assert Walk(kernel(*begin, guarded, read(6, 4)), {}, {3}).wanted == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["goes_on", "live_before", "successors"]
+__all__ = ["goes_on", "live_before", "register_bits", "successors"]
 
 # Behind these, without a condition, no instruction follows.
 _LEAVE = frozenset(("EXIT", "RET", "BRA"))
@@ -61,8 +61,8 @@ def live_before(instructions: Sequence[Instruction]) -> list[frozenset[int]]:
     predicate does not end the old value's life, because it may not happen.
     """
     after = successors(instructions)
-    reads = [_mask(i.reads) if not i.guard.never else 0 for i in instructions]
-    kills = [_mask(i.dst) if i.guard.always else 0 for i in instructions]
+    reads = [register_bits(i.reads) if not i.guard.never else 0 for i in instructions]
+    kills = [register_bits(i.dst) if i.guard.always else 0 for i in instructions]
     live = [0] * len(instructions)
     changed = True
     while changed:
@@ -78,7 +78,8 @@ def live_before(instructions: Sequence[Instruction]) -> list[frozenset[int]]:
     return [_members(value) for value in live]
 
 
-def _mask(registers: Sequence[int] | frozenset[int]) -> int:
+def register_bits(registers: Iterable[int]) -> int:
+    """Return registers as bits of a number."""
     mask = 0
     for register in registers:
         mask |= 1 << register

@@ -12,7 +12,7 @@ bits in the same places.  One that is not described here gives no known result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,16 @@ from tilewright.sass.lane_values import (
     shift_right,
 )
 
-__all__ = ["State", "Threads", "execute", "forget", "predicate", "under"]
+__all__ = [
+    "State",
+    "Threads",
+    "execute",
+    "forget",
+    "guarded_keys",
+    "is_kept",
+    "predicate",
+    "under",
+]
 
 Value = LaneValue | None
 # "R", "P" or "U" and the number; "L" and the place in local memory, from the stack pointer on; or a
@@ -43,6 +52,7 @@ Value = LaneValue | None
 Key = tuple[str, int]
 State = dict[Key, LaneValue]  # what is not in it is unknown; a uniform register still is uniform
 Threads = dict[int, LaneValue]  # special registers by number
+Guarded = Mapping[Key, Collection[Key]]  # by what is written, what was written under a guard
 
 PT = 7
 _SAVED = 7  # predicates, PT not among them
@@ -83,7 +93,18 @@ def predicate(state: State, number: int, negated: bool) -> Value:
     return pointwise(lambda p: p ^ np.uint64(1), value) if negated else value
 
 
-def execute(instruction: Instruction, state: State, threads: Threads) -> set[Key]:
+def is_kept(instruction: Instruction) -> bool:
+    """Whether an instruction is to be run whatever is asked of registers.
+
+    One that writes predicates, on which branches depend, uniform registers or local memory, or
+    after which nothing is known.
+    """
+    if instruction.dst_predicates or instruction.udst or _STACK in instruction.dst:
+        return True
+    return instruction.mnemonic in ("STL", "LDL", "CALL") or not instruction.known
+
+
+def execute(instruction: Instruction, state: State, threads: Threads, guarded: Guarded) -> set[Key]:
     """Change what is known as one instruction, run by whole warps, does; return what it wrote."""
     if instruction.guard.never:
         return set()
@@ -96,7 +117,7 @@ def execute(instruction: Instruction, state: State, threads: Threads) -> set[Key
         before = state.get(key)
         if key[0] == "U":
             before = before or UNIFORM
-        forget(key, state)
+        forget(key, state, guarded)
         if not guard.always:
             if value is not None and key[0] == "R" and not guard.uniform:
                 state[str(guard), key[1]] = value
@@ -116,16 +137,23 @@ def under(guard: Guard, state: State) -> State:
     return {**state, **more} if more else state
 
 
-def forget(key: Key, state: State) -> None:
+def forget(key: Key, state: State, guarded: Guarded) -> None:
     """Remove what was known of something that is written, and what depended on it."""
     state.pop(key, None)
-    kind, number = key
-    if kind == "P":
-        gone = [one for one in state if one[0] in (f"@P{number}", f"@!P{number}")]
-    else:
-        gone = [one for one in state if kind == "R" and one[0][0] == "@" and one[1] == number]
-    for one in gone:
-        del state[one]
+    for one in guarded.get(key, ()):
+        state.pop(one, None)
+
+
+def guarded_keys(instructions: Iterable[Instruction]) -> Guarded:
+    """Return what instructions write under guards, by the register and by the predicate of each."""
+    found: dict[Key, set[Key]] = {}
+    for one in instructions:
+        guard = one.guard
+        if not (guard.uniform or guard.index == PT):
+            for register in one.dst:
+                for of in (("R", register), ("P", guard.index)):
+                    found.setdefault(of, set()).add((str(guard), register))
+    return found
 
 
 def _results(instruction: Instruction, state: State, threads: Threads) -> dict[Key, Value]:

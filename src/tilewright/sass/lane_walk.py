@@ -2,16 +2,27 @@
 
 The kernel is run from its entry with sets of values for numbers (`tilewright.sass.lane_values`),
 joined where ways meet until nothing changes.  Blocks that run for a part of a warp change what is
-known of registers, but give no result.
+known of registers, but give no result.  Of a register that nothing asked for depends on, such as
+the sums of a main loop, nothing is known once it is written: that is most of a kernel's work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from tilewright.sass.divergence import Block, basic_blocks, influenced, jumping_calls
+from tilewright.sass.flow import register_bits
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.lane_ops import State, Threads, execute, forget, predicate
+from tilewright.sass.lane_ops import (
+    State,
+    Threads,
+    execute,
+    forget,
+    guarded_keys,
+    is_kept,
+    predicate,
+)
 from tilewright.sass.lane_values import UNWRITTEN, LaneValue, join, same
 
 __all__ = ["Walk"]
@@ -23,20 +34,36 @@ _BRANCH_BY_UNIFORM = 0x547  # BRA.U: the condition is a uniform predicate
 
 
 class Walk:
-    """The fixed point of what is known before each block."""
+    """The fixed point of what is known before each block.
+
+    Parameters
+    ----------
+    instructions : sequence of Instruction
+        The whole kernel.
+    threads : dict
+        Special registers that are known.
+    asked : set of int
+        Instructions, by index, before which the registers that they read are asked for.
+    not_taken : collection of (int, int)
+        Ways from a block to another that are left out.
+    """
 
     def __init__(
         self,
         instructions: Sequence[Instruction],
         threads: Threads,
+        asked: AbstractSet[int],
         not_taken: Collection[tuple[int, int]] = (),
     ) -> None:
-        self.instructions, self.threads = instructions, threads
-        self.not_taken = not_taken  # ways from a block to another that are left out
+        self.instructions, self.threads, self.asked = instructions, threads, asked
+        self.not_taken = not_taken
         self.blocks = basic_blocks(instructions)
+        self.wanted = _wanted(instructions, self.blocks, asked)
+        self.guarded = guarded_keys(instructions[index] for index in self.wanted)
         self.jumps = jumping_calls(instructions)
         self.partial: set[int] = set()  # blocks that run for a part of a warp
         self.before: dict[int, State] = {}
+        self.behind: dict[int, State] = {}
 
     def run(self) -> None:
         """Repeat with more divergent branches until there are no new ones."""
@@ -62,7 +89,7 @@ class Walk:
         while todo:
             number = min(todo)  # in address order, which is nearly that of execution
             todo.remove(number)
-            state = self._after(number, self.blocks[number].last)
+            state = self.behind[number] = self._after(number)
             for following in self.blocks[number].following:
                 if (number, following) in self.not_taken:
                     continue
@@ -73,10 +100,10 @@ class Walk:
                 if following not in todo:
                     todo.append(following)
 
-    def _after(self, number: int, last: int) -> State:
-        """Return what is known after an instruction of a block, given what is before the block."""
-        state = dict(self.before[number])
-        for index in range(self.blocks[number].first, last + 1):
+    def _after(self, number: int) -> State:
+        """Return what is known behind a block, given what is before it."""
+        state, block = dict(self.before[number]), self.blocks[number]
+        for index in range(block.first, block.last + 1):
             self._step(index, state, partial=number in self.partial)
         return state
 
@@ -85,18 +112,22 @@ class Walk:
         if index in self.jumps:  # who goes on did not take it
             return
         instruction = self.instructions[index]
-        written = execute(instruction, state, self.threads)
+        if index not in self.wanted:
+            for register in instruction.dst:
+                forget(("R", register), state, self.guarded)
+            return
+        written = execute(instruction, state, self.threads, self.guarded)
         if partial:  # other lanes keep what they had
             for key in written:
                 if key[0] != "U":
-                    forget(key, state)
+                    forget(key, state, self.guarded)
 
     def _ends_together(self, number: int, block: Block) -> bool:
         """Whether all lanes of a warp leave a block the same way."""
         last = self.instructions[block.last]
         if last.mnemonic not in ("BRA", "EXIT", "RET", "CALL"):
             return True
-        state = self._after(number, block.last)
+        state = self.behind[number]
         values: list[Value] = []
         if not last.guard.always and not last.guard.uniform:
             values.append(predicate(state, last.guard.index, last.guard.negated))
@@ -106,21 +137,61 @@ class Walk:
         return all(value is not None and value.uniform for value in values)
 
     def by_whole_warps(self) -> Iterator[tuple[Instruction, State]]:
-        """Yield the instructions that whole warps come to, with what is known before each."""
+        """Yield of what is asked for what whole warps come to, with what is known before each."""
         for number, block in enumerate(self.blocks):
             if number not in self.before or number in self.partial:
                 continue
+            here = range(block.first, block.last + 1)
+            if self.asked.isdisjoint(here):
+                continue
             state = dict(self.before[number])
-            for index in range(block.first, block.last + 1):
-                yield self.instructions[index], state
+            for index in here:
+                if index in self.asked:
+                    yield self.instructions[index], state
                 self._step(index, state, partial=False)
+
+
+def _wanted(
+    instructions: Sequence[Instruction], blocks: Sequence[Block], asked: AbstractSet[int]
+) -> AbstractSet[int]:
+    """Return, by index, what has to be run for what is asked for to be known.
+
+    An instruction is wanted for itself, or as it writes a register that a wanted one reads later.
+    A write under a guard leaves the old value to lanes that it does not hold for.
+    """
+    writes = [register_bits(one.dst) for one in instructions]
+    reads = {  # of those that are wanted
+        index: register_bits(one.reads)
+        for index, one in enumerate(instructions)
+        if index in asked or is_kept(one)
+    }
+    before = [0] * len(blocks)  # bits of the registers that are wanted there
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(blocks) - 1, -1, -1):
+            block, wanted = blocks[number], 0
+            for following in block.following:
+                wanted |= before[following]
+            for index in range(block.last, block.first - 1, -1):
+                if writes[index] & wanted and index not in reads:
+                    reads[index] = register_bits(instructions[index].reads)
+                if index in reads:
+                    if instructions[index].guard.always:
+                        wanted &= ~writes[index]
+                    wanted |= reads[index]
+            changed |= wanted != before[number]
+            before[number] = wanted
+    return reads.keys()
 
 
 def _join_into(known: State, other: State) -> bool:
     """Keep of `known` what holds of `other` too; return whether that was less."""
     less = False
     for key, value in list(known.items()):
-        joined = join(value, other.get(key))
+        if (found := other.get(key)) is value:
+            continue
+        joined = join(value, found)
         if joined is None:
             del known[key]
             less = True

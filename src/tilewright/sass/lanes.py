@@ -137,11 +137,15 @@ def _accesses(
     if threads % WARP or jumps:
         return
     not_taken = ways_around_copies(instructions, loop)
-    walk = Walk(instructions, _special(instructions, threads), not_taken)
+    asked = {
+        index
+        for index, one in enumerate(instructions)
+        if one.mnemonic in _SHARED and loop.start <= one.address <= loop.end
+    }
+    walk = Walk(instructions, _special(instructions, threads), asked, not_taken)
     walk.run()
     for instruction, state in walk.by_whole_warps():
-        inside = loop.start <= instruction.address <= loop.end
-        if inside and instruction.mnemonic in _SHARED and _by_all(instruction, state):
+        if _by_all(instruction, state):
             yield instruction, under(instruction.guard, state)
 
 
