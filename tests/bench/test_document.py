@@ -84,6 +84,7 @@ def test_csv_has_one_line_for_each_librarys_times(tmp_path):
 
 def test_what_is_there_is_not_measured_again(tmp_path, measured, capsys):
     out = tmp_path / "bench.json"
+    out.touch()  # an empty file holds nothing yet
     command = [*COMMAND, "--resume", str(out)]
     assert run(["bench", "--size", "48", *COMMAND[3:], "--resume", str(out)]) == 0
     first = rows(out)

@@ -18,6 +18,7 @@ from tilewright.backend import devices
 from tilewright.cli import app, main
 from tilewright.cli.app import run
 from tilewright.cli.output import emit_lines
+from tilewright.paths import write_json
 from tilewright.precision import dtype_of
 from tilewright.version import VERSION
 
@@ -216,6 +217,14 @@ def test_what_a_command_did_not_write_is_not_replaced(files, capsys, arguments):
     assert run([*words, *names, "notes.toml"]) == 2
     assert "='notes.toml' holds something else than this command writes" in capsys.readouterr().err
     assert notes.read_text() == "{my notes}"
+
+
+@pytest.mark.parametrize("name", ["strategies", "pruning"])
+def test_searches_do_not_replace_results_of_benchmarks(files, capsys, name):
+    document = {"environment": {}, "devices": [{"id": "cuda:0", "results": []}]}
+    write_json("results.json", document)
+    assert run(["bench", name, "a.npy", "-o", "results.json"]) == 2
+    assert "holds something else than this command writes" in capsys.readouterr().err
 
 
 def test_what_is_empty_or_of_its_own_kind_is_replaced(files):

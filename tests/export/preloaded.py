@@ -77,6 +77,20 @@ def batch(name: str, kind: str, *typed: int, lie: str = "behind", k: int = K) ->
     return [np.array_equal(c, made + 3.5), np.array_equal(c, made + 0.5)]
 
 
+def beyond_a_plan() -> list[bool]:
+    """Call a function for more products than a plan has, of a number each; return as `product`."""
+    many = 64 * 65535 + 1
+    a, c = np.ones(many, "f4"), np.full(many, 7, "f4")
+    alpha, beta = (np.array([x], "f4") for x in (1, 0.5))
+    one = [ctypes.c_int(1), ctypes.c_longlong(1)]
+    point = [ctypes.c_void_p(x.ctypes.data) for x in (alpha, a, beta, c)]
+    status = names.cublasSgemmStridedBatched(
+        handle, 0, 0, 1, 1, 1, *point[:2], *one, point[1], *one, *point[2:], *one, many
+    )
+    assert status == 0
+    return [bool((c == 4.5).all()), bool((c == 1.5).all())]
+
+
 def by_lt(
     m: int, n: int, k: int, compute: int = 68, epilogue: int = 1, beta: float = 0.5,
     pointers: int = 0,
@@ -118,6 +132,7 @@ said = {
     "folded batch": batch("cublasSgemmStridedBatched", "f4", lie="same a"),
     "no kernel for a batch": batch("cublasCgemmStridedBatched_64", "c8"),
     "batch by pointers": batch("cublasDgemmBatched_64", "f8"),
+    "batch of two plans": beyond_a_plan(),
     "lt": by_lt(5, 4, 3),
     "lt's bias": by_lt(64, 64, 14000, epilogue=4, beta=0),
     "lt's short bias": by_lt(5, 4, 3, epilogue=4, beta=0),

@@ -96,7 +96,7 @@ class Document:
         if _is_csv(path):
             raise ValueError(f"resume={str(path)!r} is CSV; resume from JSON, write CSV with -o")
         check_writable(path)
-        if not path.exists():
+        if not (path.exists() and path.stat().st_size):
             return 0
         earlier = _loaded(path)
         here = {one.fingerprint: one.id for one in live}

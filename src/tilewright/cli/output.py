@@ -50,7 +50,7 @@ __all__ = [
 # of searches in recorded spaces, of experiments; matrices; pages.
 _ENVIRONMENT = rb'\{\s*("benchmark": "[^"]*",\s*)?"environment": \{.*'
 RESULTS = _ENVIRONMENT + rb'"devices": \[|device,device_name,fingerprint,'
-SEARCHES = _ENVIRONMENT + rb'"results": \['
+SEARCHES = _ENVIRONMENT + rb'\n "results": \['
 EXPERIMENTS = _ENVIRONMENT + rb'"experiments": \{'
 MATRICES = rb"\x93NUMPY|PK"
 PAGE = rb"<!doctype html>.*Tilewright"

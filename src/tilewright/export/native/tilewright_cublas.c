@@ -260,7 +260,9 @@ int tilewright_serve_on(const product *it, void *stream)
         return 0;
     tilewright_was_emulated = 0; /* nothing is laid out for a product of nothing */
     tilewright_only_emulated = !is_faster(it);
+    /* Of several plans a later one may fail when others have written C, which cuBLAS then reads. */
     const int served =
+        it->batch <= TILEWRIGHT_PLANNED &&
         (!tilewright_only_emulated || tilewright_emulation[it->letter] != NULL) &&
         (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
     tilewright_only_emulated = 0;
