@@ -53,8 +53,8 @@ def test_candidates_are_compiled_ahead_without_the_driver():
     device.spec, device._given_cache = catalogue_device("h100").spec, None
     problem, family = Problem(256, 256, 256, "s"), stencil("simt_async")
     request = {"do": "prepare", "problem": problem_to_json(problem), "ahead": True,
-               "stencil": family.name, "mode": "plain"}  # fmt: skip
+               "stencil": family.name, "mode": "plain", "forecast": True}  # fmt: skip
     config = family.default(Variant.of(problem), device.spec)
     answer = Worker(device).answer({**request, "config": dict(config)})
     assert answer["status"] == Status.OK
-    assert answer["spent"]["compiling"] > 0
+    assert all(answer["spent"][name] > 0 for name in ("compiling", "forecasting"))

@@ -75,8 +75,9 @@ class Spent:
         Whether those that prepare check as well, before any of that is timed.
     wall : float
         Of the search.
-    compiling, checking, timing, kernels : float
-        Of all processes together; `kernels` is the device's own time of what was timed, within
+    compiling, rescheduling, forecasting, checking, timing, kernels : float
+        Of all processes together; `rescheduling` is of kernels whose main loop's order was searched
+        for, compiler and all; `kernels` is the device's own time of what was timed, within
         `timing`.
     """
 
@@ -85,6 +86,8 @@ class Spent:
     exclusive: bool = False
     wall: float = 0.0
     compiling: float = 0.0
+    rescheduling: float = 0.0
+    forecasting: float = 0.0
     checking: float = 0.0
     timing: float = 0.0
     kernels: float = 0.0
@@ -98,9 +101,12 @@ class Spent:
         def share(seconds: float, processes: int = 1) -> str:
             return f"{100 * seconds / max(self.wall * processes, 1e-9):.0f} %"
 
+        seldom = {"rescheduled": self.rescheduling, "forecast": self.forecasting}
+        more = (f", {did} {share(x, self.workers)}" for did, x in seldom.items() if x)
         checked = f"checked {share(self.checking, (self.devices, self.workers)[self.exclusive])}"
         return (
             f"{self.workers} processes compiled {share(self.compiling, self.workers)} of the time"
+            + "".join(more)
             + (f" and {checked}; the device's" if self.exclusive else f"; the device's {checked},")
             + f" timed {share(self.timing, self.devices)};"
             f" kernels ran {share(self.kernels, self.devices)}"

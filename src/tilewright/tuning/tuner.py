@@ -72,7 +72,7 @@ _RACE_SECONDS = 10.0
 
 
 # From here on timing a candidate (five runs at perhaps half of the peak) takes longer than reading
-# its machine code (0.3 to 0.9 s on one of the cores that prepare candidates side by side).
+# its machine code (0.2 to 0.4 s of one of the cores that prepare candidates).
 _FORECAST_SECONDS = 0.05
 
 

@@ -168,7 +168,7 @@ class Worker:
         if request["ahead"]:
             code = self._compiled_ahead(one)
             taken = time.perf_counter() - started
-            spent = {"compiling": taken}
+            spent = {"rescheduling" if is_rescheduled(one.config) else "compiling": taken}
         else:
             kernel = self._compiled(one)
             code, taken = kernel.code, kernel.compile_seconds
@@ -177,9 +177,11 @@ class Worker:
             spent = {"compiling": compiled - started, "checking": time.perf_counter() - compiled}
         answer: dict[str, Any] = {"compile_seconds": taken, "spent": spent}
         if request.get("forecast") and code is not None:
+            compiled = time.perf_counter()
             shared = one.source(self.device).dynamic_shared_bytes
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(code, one.launch, units, shared)
+            spent["forecasting"] = time.perf_counter() - compiled
         return answer
 
     def _compiled_ahead(self, one: _Candidate) -> bytes | None:
