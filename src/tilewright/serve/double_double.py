@@ -81,12 +81,10 @@ class DoubleDouble(Pairs):
         return cls(x)
 
     def __matmul__(self, other: Any) -> Self:
-        """Return the product of matrices by `tilewright.gemm`; vectors are columns or rows."""
+        """Return `tilewright.matmul`, where one operand may be real and the other complex."""
         a, b = self, self._like(other)
         if a.is_complex != b.is_complex:
             a, b = (x._made(x._as(True)) for x in (a, b))
-        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
-            raise ValueError(f"@ takes matrices and vectors, not shapes {a.shape} and {b.shape}")
         made: Self = matmul(a, b)
         return made
 

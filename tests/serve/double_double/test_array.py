@@ -298,6 +298,9 @@ def test_products_of_real_and_complex_matrices():
     assert (z @ r == z @ (r * (1 + 0j))).all()
     assert (r @ np.array([[1j, 2], [3, 4 + 1j]]) == both).all()
     assert (np.array([[1.0, 2], [3, 4]]) @ z).is_complex
+    assert ((r.reshape(1, 2, 2) @ z)[0] == both).all()
+    with pytest.raises(ValueError, match="b has no dimensions"):
+        r @ 2
 
 
 def test_masked_arrays_are_refused():
