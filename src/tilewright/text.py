@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["install_hint", "plain", "shown"]
+__all__ = ["install_hint", "plain", "reason", "shown"]
 
 # Of a value in an error of one line.
 _SHOWN = 60
@@ -18,6 +18,11 @@ def install_hint(extra: str) -> str:
     return (
         f"run: pip install '.[{extra}]' in the clone, or pip install 'FILE.whl[{extra}]' of a wheel"
     )
+
+
+def reason(error: Exception) -> str:
+    """Return what is wrong with data that could not be read."""
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def shown(value: object) -> str:

@@ -153,6 +153,15 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
         (["multiply", "t.npy", "t.npy", "-o", "c.npy", "--precision", "d"], 2, "not numbers"),
         (["multiply", "a.npy", "z.npy", "-o", "c.npy"], 2, "but z.npy complex"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "int8"], 2, "int8 has not"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--alpha", "1e999"], 2, "beyond float64"),
+        (
+            ["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN", "--device", ","],
+            2,
+            "leaves one out",
+        ),
+        (["portfolio", "build", "s", "--work", "w", "--device", "opencl"], 2, "no CUDA device"),
+        (["portfolio", "loss", "no.json"], 2, "times: 'precision' is missing"),
         (["solve", "--size", "4", "-o", "no/x.npy"], 1, "in no directory"),
         (["solve", "--size", "4", "-o", "x.npz"], 2, "end its name in .npy"),
         (["ladder", "--size", "64", "-o", "no/x.json"], 1, "in no directory"),
@@ -192,12 +201,13 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
     np.save("t.npy", np.array([["2026-11-23"]], dtype="datetime64[D]"))
     np.save("v.npy", np.zeros((2, 2), "V2"))  # what bfloat16 becomes
     os.symlink("b.npy", "link.npy")
+    Path("no.json").write_text("{}")
     assert run(arguments) == status
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    given = {"link.npy", "a.npy", "b.npy", "t.npy", "text.npy", "v.npy", "z.npy", "zip.npy"}
-    assert set(os.listdir()) - {"data"} == given
+    given = {f"{name}.npy" for name in ("link", "a", "b", "t", "text", "v", "z", "zip")}
+    assert set(os.listdir()) - {"data", "no.json"} == given
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tilewright.cli.output import (
     progress_bar,
     say,
 )
+from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.precision import Precision
@@ -212,6 +213,8 @@ def _scalar(name: str, text: str, matrix: Any) -> Any:
         value = complex(text)
     except ValueError:
         raise ValueError(f"{name}={text!r} is not a number; write 2, 0.5 or 1+2j") from None
+    if math.isinf(abs(value)) and "inf" not in text.lower():
+        raise ValueError(f"{name}={shown(text)} is beyond float64; scale the matrices instead")
     return value if value.imag else value.real
 
 
@@ -294,7 +297,13 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     if array.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         letter = precision_of(dtype).letter
         raise ValueError(f"precision={letter!r} is real but {path} is complex; use c or z")
-    return array.astype(dtype, copy=False)
+    if np.dtype(dtype).kind not in "iu":
+        return array.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):
+        whole = array.astype(dtype)
+    if not np.array_equal(whole, array):
+        raise ValueError(f"{path} holds numbers that {whole.dtype} has not; round and clip them")
+    return whole
 
 
 def save(path: Path, array: Any) -> None:

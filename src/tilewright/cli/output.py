@@ -215,7 +215,12 @@ def parse_size(text: str) -> tuple[int, int, int]:
 
 def parse_devices(text: str | None) -> str | list[str] | None:
     """Return a device's name, or those of several."""
-    return text.split(",") if text and "," in text else text
+    if not text or "," not in text:
+        return text
+    names = text.split(",")
+    if not all(names):
+        raise ValueError(f"device={text!r} leaves one out; write it like cuda:0,cuda:1")
+    return names
 
 
 def parse_trans(text: str) -> tuple[str, str]:

@@ -81,6 +81,10 @@ def build(
     if name not in NAMES:
         raise ValueError(f"portfolio={name!r} is unknown; use one of {', '.join(NAMES)}")
     spec, arch, live = target_of(device)
+    if not arch:
+        raise ValueError(
+            f"device={spec.name!r} is no CUDA device: its portfolio holds what tune finds"
+        )
     kept = Work(work, arch)
     selected: list[Selected] = []
     if name == "passes":

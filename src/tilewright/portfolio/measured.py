@@ -18,6 +18,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant
+from tilewright.text import reason
 from tilewright.tuning.measurement import Measurement
 
 __all__ = [
@@ -149,7 +150,7 @@ def read_measured(path: Path, letter: str = "") -> Measured:
             raise ValueError(f"it has times of {of!r}, not of {letter!r}")
         return _measured(document, letter or of)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path} is no file of times: {error!r}") from None
+        raise ValueError(f"{path} is no file of times: {reason(error)}") from None
 
 
 def check_pace(paths: Iterable[Path], letters: Sequence[str]) -> None:

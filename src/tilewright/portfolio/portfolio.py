@@ -30,6 +30,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.paths import write_atomically
 from tilewright.portfolio.kernel import Code, KernelRows, PortfolioKernel
 from tilewright.stencil import Variant
+from tilewright.text import reason
 
 __all__ = ["Copying", "Portfolio", "PortfolioError", "read_portfolio", "write_portfolio"]
 
@@ -246,7 +247,7 @@ def read_portfolio(folder: Path, name: str, *, trusted: bool = False) -> Portfol
     try:
         return _portfolio(json.loads(text), name, folder, trusted)
     except _WRONG as error:
-        raise PortfolioError(f"{file} is no portfolio: {error!r}") from None
+        raise PortfolioError(f"{file} is no portfolio: {reason(error)}") from None
 
 
 def _portfolio(document: Any, name: str, folder: Path, trusted: bool) -> Portfolio:
