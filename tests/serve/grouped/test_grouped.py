@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.serve.arrays.device import View
+from tilewright.serve.grouped import members
 from tilewright.serve.grouped.overlaps import may_overlap
+from tilewright.serve.overlap import address_of
 
 sides = st.integers(0, 40)
 
@@ -126,3 +131,24 @@ def test_types_of_short_results_are_looked_at_before_the_first_is_written():
     with pytest.raises(ValueError, match=r"c\[1\]\.dtype=float64"):
         tw.grouped_gemm([x, x], [x, x], [c[0], np.zeros((3, 3))])
     assert not np.any(c)
+
+
+def test_products_that_no_kernel_takes_together_are_computed_one_by_one(monkeypatch):
+    """As on a CUDA device: arrays are looked at, a launch for many is not worth it."""
+    library = SimpleNamespace(
+        __name__="acted", stream_of=lambda ordinal: 0,
+        view=lambda name, x: View(x, address_of(x), x.shape, x.strides, x.dtype, 0),
+        new_arrays=lambda like, shapes, dtype: [np.full(shape, np.nan, dtype) for shape in shapes],
+    )  # fmt: skip
+    monkeypatch.setattr(members, "_library", lambda x: library)
+    monkeypatch.setattr(members, "device_at", lambda ordinal: None)
+    monkeypatch.setattr(members, "_plan", lambda live, chunk: None)
+    a, b = [np.ones((2, 3)), np.ones((3, 0)), np.ones((4, 3))], [np.ones((3, 5))] * 3
+    b[1] = np.ones((0, 5))
+    for c in (None, [np.full((len(x), 5), np.nan) for x in a]):
+        made = tw.grouped_gemm(a, b, c, alpha=2)
+        assert [x.tolist() for x in made] == [
+            (2 * x @ y).tolist() for x, y in zip(a, b, strict=True)
+        ]
+    with pytest.raises(ValueError, match=r"c\[0\] overlaps c\[2\]"):
+        tw.grouped_gemm(a, b, [made[2][:2], made[1], made[2]])
