@@ -437,6 +437,15 @@ def test_a_map_of_all_matrices_that_the_driver_refuses_is_of_one(acted, monkeypa
     assert narrow_calls._planned(acted, product, bytes_).repeats == bytes_
 
 
+def test_a_plan_laid_out_while_portfolios_are_read_anew_serves_no_later_call(acted, monkeypatch):
+    made = narrow_calls._made
+    monkeypatch.setattr(narrow_calls, "_made", lambda *x, **y: (made(*x, **y), tw.reload())[0])
+    one = Matrix(A, 64, 64, 64, 1)
+    product = Product(SHORT["bf16"], ALPHA.real, BETA.real, one, one, Operand(C, 0, 64))
+    first = narrow_calls._planned(acted, product, ())
+    assert narrow_calls._planned(acted, product, ()) is not first
+
+
 @pytest.mark.parametrize(("name", "kind"), [("cupy", NumPyLike), ("torch", TorchTensors)])
 def test_an_allocator_is_the_librarys_own_by_whose_attributes_arenas_know_it(
     monkeypatch, name, kind

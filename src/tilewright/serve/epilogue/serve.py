@@ -2,7 +2,7 @@
 
     c <- activation(alpha scale_a[i] scale_b[j] (op(a) op(b))[i, j]  +  beta c  +  bias)
 
-Where tensor cores take short operands the kernel applies it to its sums (`fused.py`).
+Where tensor cores take short operands the kernel applies it to its sums (`serve.narrow.fused`).
 Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
 arrays' library does the rest, in the sums' precision; either way results are rounded once.  A batch
 of one b, whose rows follow each other, is one product with an epilogue.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tilewright.backend import LaunchError, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
+from tilewright.portfolio.find import generation
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
@@ -174,7 +175,7 @@ def _laid_out(
 
 def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     """Return the plan of a product at made-up addresses, repeated as so many bytes say."""
-    key = (live, product, repeats)
+    key = live, product, repeats, generation()
     found: Plan | None = kept(key)
     if found is None:
         of = product.precision
