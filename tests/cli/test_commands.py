@@ -123,6 +123,15 @@ def test_multiply_computes_in_the_file_which_is_whole_or_not_there(files, capsys
     assert set(Path.cwd().iterdir()) == names
 
 
+@pytest.mark.parametrize("kind", ["i1", "f4"])
+def test_a_large_matrix_of_the_type_that_is_asked_for_stays_in_its_file(files, monkeypatch, kind):
+    from tilewright.cli import multiply
+
+    monkeypatch.setattr(multiply, "_LEAST_MAPPED", 0)
+    np.save("x.npy", np.ones((3, 3), kind))
+    assert isinstance(multiply.load(Path("x.npy"), np.dtype(kind), mapped=True).base, np.memmap)
+
+
 def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
     a, b = files
     np.save("c.npy", np.ones((20, 10), np.complex64))

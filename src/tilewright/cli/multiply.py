@@ -297,7 +297,7 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     if array.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         letter = precision_of(dtype).letter
         raise ValueError(f"precision={letter!r} is real but {path} is complex; use c or z")
-    if np.dtype(dtype).kind not in "iu":
+    if np.dtype(dtype).kind not in "iu" or array.dtype == dtype:
         return array.astype(dtype, copy=False)
     with np.errstate(invalid="ignore"):
         whole = array.astype(dtype)
