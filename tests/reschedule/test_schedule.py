@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tilewright.reschedule.hazards import hazards
 from tilewright.reschedule.latency import needed
 from tilewright.reschedule.order import Order
 from tilewright.reschedule.schedule import schedule
+from tilewright.reschedule.serpentine import Surroundings
 from tilewright.sass import Instruction, decode, edit, main_loop, patch, port_use, read_cubin
 from tilewright.sass.edit import RefusedError
 
@@ -150,10 +150,10 @@ def test_serpentine_order_is_refused_if_every_distance_is(
 ) -> None:
     """And is told so with the reason of the first; one way that is only no faster is no refusal."""
 
-    def refused(code: Sequence[Instruction], block: Block, *given: Any) -> Any:
+    def refused(around: Surroundings, *given: Any) -> Any:
         if given[-1] in refusing:
             raise RefusedError(f"no way {given[-1]}")
-        return list(code[block.start : block.stop]), 0, 0
+        return list(around.kernel[around.block.start : around.block.stop]), 0, 0
 
     monkeypatch.setattr(sys.modules[schedule.__module__], "serpentine", refused)
     loop = main_loop(kernel())

@@ -16,7 +16,7 @@ from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.hazards import hazards
 from tilewright.reschedule.latency import needed
 from tilewright.reschedule.schedule import schedule
-from tilewright.reschedule.serpentine import fetch_cycles, serpentine
+from tilewright.reschedule.serpentine import Surroundings, fetch_cycles, serpentine
 from tilewright.reschedule.values import is_plain_ffma
 from tilewright.sass import Instruction, decode, main_loop, read_cubin
 from tilewright.sass.edit import RefusedError, edit
@@ -71,7 +71,8 @@ def rewritten(name: str, ahead: int | None = None) -> tuple[Kernel, Block]:
     code = kernel(name)
     block = block_of(code)
     made = list(code)
-    made[block.start : block.stop], _, _ = serpentine(code, block, 90, apart=True, ahead=ahead)
+    around = Surroundings(code, block)
+    made[block.start : block.stop], _, _ = serpentine(around, 90, apart=True, ahead=ahead)
     return tuple(made), block
 
 
@@ -188,4 +189,4 @@ def test_a_block_without_multiply_adds_is_refused() -> None:
     first = blocks(code)[0]
     assert not any(one.opcode == FFMA for one in code[first.start : first.stop])
     with pytest.raises(RefusedError, match="no multiply-add"):
-        serpentine(code, first, 90)
+        serpentine(Surroundings(code, first), 90)

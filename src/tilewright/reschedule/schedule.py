@@ -1,4 +1,4 @@
-"""Reschedule the main loop of a compiled kernel, and prove that it still computes the same.
+"""Reschedule the main loop of a compiled kernel.
 
 Three changes, one after the other, in each block of the loop that is worth it:
 
@@ -10,8 +10,8 @@ Three changes, one after the other, in each block of the loop that is worth it:
 3. *Reuse flags*: set where the next read through a latch is of the same register.
 
 A change that the cycle model sees no gain in is not made.  The search is local, by
-`tilewright.sass.Ports`, and gives the same code each time.  `differences` decides whether the
-result computes the same; what it cannot prove is refused.
+`tilewright.sass.Ports`, and gives the same code each time.  Whoever uses it has `differences`
+decide whether it computes the same (`cubin`); what that cannot prove is refused.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.reschedule.dependencies import Block, blocks, dependencies
-from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.order import Order
-from tilewright.reschedule.serpentine import serpentine
+from tilewright.reschedule.serpentine import Surroundings, serpentine
 from tilewright.sass.edit import RefusedError
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, is_useful
@@ -76,7 +75,7 @@ def schedule(
     ahead: bool = False,
     rounds: int = 3,
 ) -> Scheduled:
-    """Return a kernel whose main loop is rescheduled.
+    """Return a kernel whose main loop is rescheduled, not yet proved to be the same.
 
     Parameters
     ----------
@@ -94,8 +93,7 @@ def schedule(
     Raises
     ------
     RefusedError
-        If the architecture is another one, no block can be rescheduled, or the
-        result could not be proved to be the same.
+        If the architecture is another one, or no block can be rescheduled.
     """
     made = _Made(list(instructions), loop, arch, machine_of(arch))
     if not made.blocks:
@@ -104,8 +102,6 @@ def schedule(
     if made.searched:
         made.walk((None, *_AHEAD) if ahead else (None,))
     made.reorder(random.Random(_SEED), rounds)  # noqa: S311
-    if wrong := differences(instructions, made.code, arch):
-        raise RefusedError(f"the rescheduled loop is not proved to be the same: {wrong[0]}")
     return Scheduled(tuple(made.code), made.moved, made.swapped, made.renamed, made.refused)
 
 
@@ -144,16 +140,15 @@ class _Made:
         distances : sequence of int or None
             Products by which loads come ahead of their readers, each tried; None: loads stay.
         """
+        least = self.cycles(self.code)
         for block in self.blocks:
-            least = self.cycles(self.code)
+            around = Surroundings(self.code, block)
             found: tuple[list[Instruction], int, int] | None = None
             reasons: list[str] = []
             for ahead in distances:
                 code = list(self.code)
                 try:
-                    body, moved, renamed = serpentine(
-                        self.code, block, self.arch, self.apart, ahead
-                    )
+                    body, moved, renamed = serpentine(around, self.arch, self.apart, ahead)
                 except RefusedError as error:
                     reasons.append(str(error))
                     continue

@@ -20,29 +20,24 @@ accumulator keeps the order of its terms.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from tilewright.reschedule.allocation import Allocator
 from tilewright.reschedule.dependencies import Block
 from tilewright.reschedule.fetch import cycles, flagged, op_of
-from tilewright.reschedule.hazards import entry
+from tilewright.reschedule.hazards import Entry, entry
 from tilewright.reschedule.reuse import with_flags
 from tilewright.reschedule.stall_counts import numbered, with_stalls
 from tilewright.reschedule.tile import Tile
 from tilewright.reschedule.wait_masks import with_waits
-from tilewright.reschedule.webs import find_webs, registers_of
+from tilewright.reschedule.webs import Webs, find_webs, registers_of
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["fetch_cycles", "serpentine"]
+__all__ = ["Surroundings", "fetch_cycles", "serpentine"]
 
 
-def serpentine(
-    kernel: Sequence[Instruction],
-    block: Block,
-    arch: int,
-    apart: bool = False,
-    ahead: int | None = None,
-) -> tuple[list[Instruction], int, int]:
-    """Return a block in serpentine order, and how many multiply-adds moved and webs were renamed.
+class Surroundings:
+    """A block of a kernel with what is found out about the kernel once, however often it is asked.
 
     Parameters
     ----------
@@ -50,6 +45,31 @@ def serpentine(
         The whole kernel.
     block : Block
         One of its blocks.
+    """
+
+    def __init__(self, kernel: Sequence[Instruction], block: Block) -> None:
+        self.kernel, self.block = kernel, block
+
+    @cached_property
+    def webs(self) -> Webs:
+        """The live ranges of the kernel's registers."""
+        return find_webs(self.kernel)
+
+    @cached_property
+    def before(self) -> Entry:
+        """What is under way where the block starts."""
+        return entry(self.kernel, self.block.start)
+
+
+def serpentine(
+    around: Surroundings, arch: int, apart: bool = False, ahead: int | None = None
+) -> tuple[list[Instruction], int, int]:
+    """Return a block in serpentine order, and how many multiply-adds moved and webs were renamed.
+
+    Parameters
+    ----------
+    around : Surroundings
+        The block.
     arch : int
         Architecture number.
     apart : bool
@@ -63,15 +83,15 @@ def serpentine(
     RefusedError
         If something is not modelled, there is no such tile, or there are no registers left.
     """
-    webs = find_webs(kernel)
+    block, webs = around.block, around.webs
     best, found, seen = float("inf"), None, []
     for other in (False, True):
-        tile = Tile(kernel[block.start : block.stop], webs, block.start, ahead)
+        tile = Tile(around.kernel[block.start : block.stop], webs, block.start, ahead)
         order = tile.merged(tile.backbone(other))
         if order in seen:  # only one side's factors may be held
             continue
         seen.append(order)
-        made, moved, renamed = _written(kernel, block, tile, order, arch)
+        made, moved, renamed = _written(around, tile, order, arch)
         cost = fetch_cycles(made, arch, apart)
         if cost < best:
             best, found = cost, (made, moved, renamed)
@@ -86,14 +106,14 @@ def fetch_cycles(body: Sequence[Instruction], arch: int, apart: bool) -> int:
 
 
 def _written(
-    kernel: Sequence[Instruction], block: Block, tile: Tile, order: Sequence[int], arch: int
+    around: Surroundings, tile: Tile, order: Sequence[int], arch: int
 ) -> tuple[list[Instruction], int, int]:
     """Return the block in a new order, with registers and control fields for it."""
-    body = kernel[block.start : block.stop]
-    given = Allocator(tile, order, registers_of(kernel)).allocate()
+    body = around.kernel[around.block.start : around.block.stop]
+    given = Allocator(tile, order, registers_of(around.kernel)).allocate()
     changed = [tile.written(at, given, arch) for at in order]
-    before = entry(kernel, block.start)
-    new = with_stalls(body, with_waits(body, changed, before, arch), before, arch)
+    new = with_waits(body, changed, around.before, arch)
+    new = with_stalls(body, new, around.before, arch)
     made = numbered(new, body[0].address, arch)
     moved = sum(at != place for place, at in enumerate(order) if at in tile.products)
     renamed = sum(tile.webs.register[web] != register for web, register in given.items())
