@@ -165,7 +165,21 @@ def pruning() -> str:
             f" {whole} of {len(pruned)} problems, and a point of at least {100 * least:.1f} %"
             " of the fastest's speed on all."
         )
-    return shown + "\n\n" + " ".join([*told, _crowd({row["space"] for row in rows})])
+    told += [_lost(rows), _crowd({row["space"] for row in rows})]
+    return shown + "\n\n" + " ".join(told)
+
+
+def _lost(rows: list[dict[str, Any]]) -> str:
+    """Return how fast those are that a learned tenth loses, and what would keep all ten."""
+    tenths = [(row["learned_tenth"], row["points"]) for row in rows]
+    lost = [share for tenth, _ in tenths for share in tenth["lost_shares"]]
+    within = sorted(tenth["all_best_in"] / points for tenth, points in tenths)
+    return (
+        f"The {len(lost)} that a learned tenth loses have {100 * min(lost):.0f} to"
+        f" {100 * max(lost):.0f} % of the fastest's speed. All ten are among the first"
+        f" {100 * statistics.median(within):.1f} % that the model ranks in the median over"
+        f" problems, and among the first {100 * within[-1]:.0f} % on all."
+    )
 
 
 def _crowd(spaces: set[str]) -> str:

@@ -36,6 +36,18 @@ def test_what_tiles_reach_beyond_the_result_is_lost():
     assert edged < 0.6 * whole
 
 
+def test_compilers_drop_a_bound_for_more_blocks_than_fit():
+    least = TALL.replace(min_blocks=8)  # of 256 threads: all that a multiprocessor holds
+    assert numbers(256, 128, 512, least)["pressure"] == 1.0
+    wider = least.replace(tile_m=8)  # of 512
+    assert numbers(256, 128, 512, wider)["pressure"] < 0.5
+
+
+def test_the_busiest_multiprocessor_needs_its_steps_where_all_have_as_many():
+    assert numbers(256 * 12, 128 * 11, 512)["needed"] == 1.0
+    assert numbers(256 * 12, 128 * 12, 512)["needed"] == pytest.approx(144 / 264)
+
+
 def test_steps_of_a_tile_that_many_blocks_share_fill_the_device():
     shared = TALL.replace(parallel_split_k=1)
     assert numbers(256, 128, 65536)["filled"] < 0.01

@@ -20,6 +20,7 @@ from tilewright.reschedule.levels import unscheduled
 from tilewright.sass.occupancy import limits_of
 from tilewright.space import Config
 from tilewright.stencil import Geometry, Stencil, Variant
+from tilewright.stencil.work import TERMS, Work
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.strategies.base import Lesson
 
@@ -31,7 +32,9 @@ __all__ = ["FEATURES", "features_on", "forecast_on", "lessons_of"]
 FEATURES = (
     "registers", "pressure", "threads", "shared bytes", "blocks", "warps", "filled", "waves",
     "covered", "elements a thread", "reuse of a block", "steps of a tile", "length of the loop",
-    "forecast", "m", "n", "k", "element bytes", "multiprocessors",
+    "forecast", "m", "n", "k", "A transposed", "B transposed", "complex", "element bytes",
+    "multiprocessors", "needed", "stored", "latencies", "L2", "parts", "split-K",
+    "waves of a block", "scalar copies",
 )  # fmt: skip
 """Names of the numbers that `features_on` gives, each about 0 to 1."""
 
@@ -77,7 +80,8 @@ def features_on(
     limits = _limits(spec)
     whole = [
         log2(problem.m) / 14, log2(problem.n) / 14, log2(problem.k) / 14,
-        problem.precision.element_bytes / 16, units / 132,
+        float(problem.trans_a.transposed), float(problem.trans_b.transposed),
+        float(problem.precision.is_complex), problem.precision.element_bytes / 16, units / 132,
     ]  # fmt: skip
     # Of numbers of 4 bytes, as the constants of the balance are.
     each = (4 if problem.precision.is_complex else 1) * 4 / problem.precision.element_bytes
@@ -86,7 +90,10 @@ def features_on(
         plain = unscheduled(config)
         taken, tile = family.resources(plain, variant), family.geometry(plain)
         threads, pieces = max(1, taken.threads), _pieces(family, plain, problem, units)
-        allowed = _REGISTERS / (threads * plain.integer("min_blocks", 1))
+        asked = plain.integer("min_blocks", 1)
+        # Compilers drop a bound on registers for more blocks than a multiprocessor can hold.
+        asked = asked if asked * -(-threads // _WARP) <= limits[0] else 1
+        allowed = _REGISTERS / (threads * asked)
         registers, pressure = min(taken.registers, allowed, 255), taken.registers / allowed
         warps = -(-threads // _WARP)
         blocks = _resident(limits, warps, registers, taken.shared_bytes)
@@ -108,9 +115,36 @@ def features_on(
         ]  # fmt: skip
 
     def rows(configs: Sequence[Config]) -> NDArray[np.float64]:
-        return np.array([row(config) for config in configs]).reshape(len(configs), len(FEATURES))
+        if not configs:
+            return np.zeros((0, len(FEATURES)))
+        geometries = [family.geometry(unscheduled(config)) for config in configs]
+        return np.hstack(
+            [[row(config) for config in configs], _busiest(geometries, problem, units)]
+        )
 
     return rows
+
+
+def _busiest(geometries: Sequence[Geometry], problem: Problem, units: int) -> NDArray[np.float64]:
+    """Return what the busiest of some multiprocessors does, for what it has to.
+
+    Returns
+    -------
+    ndarray, shape (geometries, 8)
+        The share of its steps that the product needs if all have as many; and the other things
+        that `Work` counts, for each of these steps, as logarithms that span about 0 to 1.
+    """
+    does = dict(zip(TERMS, Work(geometries).work(problem, units).T, strict=True))
+    steps = np.maximum(1.0, does["vector steps"] + does["scalar steps"])
+    adds = steps * [one.tile_m * one.tile_n for one in geometries]
+    volume = problem.m * problem.n * problem.k
+    spans = (
+        (64 * does["tiles"] / steps, 4), (16e3 * does["latencies"] / adds, 8),
+        (1e8 * does["L2"] / volume, 8), (does["parts"], 6),
+        (does["split-K"] / does["memory"], 4), (does["waves"], 6),
+    )  # fmt: skip
+    logarithms = [np.log2(1 + value) / most for value, most in spans]
+    return np.column_stack([volume / units / adds, *logarithms, does["scalar steps"] > 0])
 
 
 def _pieces(family: Stencil, config: Config, problem: Problem, units: int) -> int:
@@ -194,5 +228,6 @@ def lessons_of(
     for (_, of), times in groups.items():
         if len(times) >= _LEAST:
             features = features_on(family, of, spec)(list(times))
-            found.append(Lesson(list(times), np.array(list(times.values())), features))
+            alike = Variant.of(of) == Variant.of(problem)
+            found.append(Lesson(list(times), np.array(list(times.values())), features, alike))
     return tuple(found)

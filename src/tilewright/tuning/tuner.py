@@ -301,7 +301,7 @@ class _Session:
         """Return what the store has of the stencil on other problems, and what files have."""
         known = self.store.query(stencil=self.family.name, version=self.family.version)
         stored = lessons_of(known, self.family, self.problem, self.spec)
-        return *stored, *lessons_from(self.lessons, self.family)
+        return *stored, *lessons_from(self.lessons, self.family, self.problem)
 
     def _stored(self) -> list[Measurement]:
         """Return what the store has of this problem's space."""

@@ -110,7 +110,9 @@ def test_pruning_is_judged_by_models_of_other_problems(tmp_path):
         for at, config in enumerate(configs)
     ]  # fmt: skip
     write_t4(tmp_path / "two.json", measured)
-    first, second = lessons_from([tmp_path / "two.json", cache(tmp_path / "cache.json")], family)
+    first, second = lessons_from(
+        [tmp_path / "two.json", cache(tmp_path / "cache.json")], family, Problem(1, 1, 1, "s")
+    )
     assert first.configs == second.configs == configs
     assert first.features.shape == (60, len(FEATURES))
     done = CliRunner().invoke(app, ["bench", "pruning", str(tmp_path / "two.json"), "--json"])

@@ -8,6 +8,7 @@ import pytest
 from tilewright.space import Config, Constraint, Parameter, Space
 from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, base, strategy
 from tilewright.tuning.strategies.lessons import Experience
+from tilewright.tuning.strategies.pool import Pool
 
 
 @pytest.fixture
@@ -95,6 +96,20 @@ def test_lessons_of_another_problem_come_first(space):
     known = Background(lessons=lambda: (lesson,))
     seen = drive(strategy("learned", space, 0, [], known), 5)
     assert min(map(seconds, seen)) <= 2
+
+
+def test_what_numbers_do_not_tell_of_a_kernel_is_known_from_other_sizes(space):
+    configs = list(space.enumerate())
+    times = np.array([seconds(config) for config in configs])
+    odd = configs.index(min(configs, key=lambda one: (one["x"] != 2, seconds(one))))
+    times[odd] = 0.5  # the fastest, among slow neighbours
+    places = {}
+    for alike in (False, True):
+        lesson = Lesson(configs, times, np.zeros((len(configs), 0)), alike)
+        pool = Pool(space, 0, Background())
+        scores = Experience([lesson], pool, 0).of(configs)
+        places[alike] = int(np.sum(scores < scores[odd]))
+    assert places[True] == 0 < places[False]
 
 
 def test_a_static_model_ranks_what_is_tried(small):

@@ -72,12 +72,18 @@ def pruned(recordings: Sequence[Recording]) -> Iterator[dict[str, Any]]:
 def _kept(
     scores: NDArray[np.float64], count: int, best: NDArray[np.intp], timed: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """Return how many of the best are among the `count` points that a model ranks first."""
-    first = np.argsort(scores, kind="stable")[:count]
+    """Return how many of the best are among the `count` points that a model ranks first.
+
+    And among how many all are, and what share of the fastest's speed those have that are not.
+    """
+    order = np.argsort(scores, kind="stable")
+    first, places = order[:count], np.argsort(order)[best]
     return {
         "kept": count,
-        "of_best": int(np.isin(best, first).sum()),
+        "of_best": int((places < count).sum()),
         "fastest_share": float(timed.min() / timed[first].min()) if count else 0.0,
+        "all_best_in": int(places.max()) + 1,
+        "lost_shares": (timed.min() / timed[best[places >= count]]).round(4).tolist(),
     }
 
 

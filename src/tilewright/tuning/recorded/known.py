@@ -12,7 +12,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.hardware.catalogue import recognised
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Stencil, stencil
+from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.background import features_on, forecast_on
 from tilewright.tuning.recorded.reading import UNNAMED, read_recordings
 from tilewright.tuning.recorded.recording import Recording
@@ -81,16 +81,25 @@ def _lesson(recording: Recording, other: Recording) -> Lesson | None:
     if about is None:
         return None
     whole = [whole_config(other, config) for config in other.space.configs]
-    fixed = {p.name for p in recording.space.parameters} & other.about["fixed"].keys()
-    configs = [
-        config.replace(**{name: other.about["fixed"][name] for name in fixed})
-        for config in other.space.configs
-    ]
-    return Lesson(configs, other.seconds, features_on(*about)(whole))
+    configs = [_as_in(recording, config) for config in whole]
+    asked = about_of(recording)
+    alike = asked is not None and Variant.of(asked[1]) == Variant.of(about[1])
+    return Lesson(configs, other.seconds, features_on(*about)(whole), alike)
 
 
-def lessons_from(files: Iterable[str | os.PathLike[str]], family: Stencil) -> tuple[Lesson, ...]:
-    """Return what recorded spaces of a stencil teach; other kernels' teach nothing.
+def _as_in(recording: Recording, whole: Config) -> Config:
+    """Return a config as a recording names it; with all its values where none of its could be."""
+    names = [parameter.name for parameter in recording.space.parameters]
+    values = {name: whole.get(name, UNNAMED) for name in names}
+    same = recording.about["fixed"].items()
+    possible = all(whole.get(name, UNNAMED) == value for name, value in same)
+    return Config(recording.space.stencil_name, values if possible else {**whole, **values})
+
+
+def lessons_from(
+    files: Iterable[str | os.PathLike[str]], family: Stencil, problem: Problem
+) -> tuple[Lesson, ...]:
+    """Return what recorded spaces of a stencil teach of a problem; other kernels' teach nothing.
 
     Raises
     ------
@@ -102,7 +111,8 @@ def lessons_from(files: Iterable[str | os.PathLike[str]], family: Stencil) -> tu
         about = about_of(one)
         if about is not None and about[0].name == family.name:
             configs = [whole_config(one, config) for config in one.space.configs]
-            found.append(Lesson(configs, one.seconds, features_on(*about)(configs)))
+            alike = Variant.of(about[1]) == Variant.of(problem)
+            found.append(Lesson(configs, one.seconds, features_on(*about)(configs), alike))
     return tuple(found)
 
 

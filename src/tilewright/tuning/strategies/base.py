@@ -68,11 +68,15 @@ class Lesson:
         Their times; NaN where one failed.
     features : ndarray, shape (configs, features)
         As `Background.features` gives them for the problem and the device of the lesson.
+    alike : bool
+        Whether its kernels are those of the problem that is asked about: of the same precision and
+        transposes, so that sizes alone tell them apart.
     """
 
     configs: Sequence[Config]
     seconds: NDArray[Any]
     features: NDArray[Any]
+    alike: bool = False
 
 
 @dataclass(frozen=True)
