@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.space import Parameter, Value
+from tilewright.space.aliases import current
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.recorded.space import RecordedSpace
 
@@ -151,11 +152,12 @@ def _of_entries(
     if isinstance(problem, dict):
         about["problem"] = problem
     invalid = [str(one.get("invalidity", "correct")) for one in entries]
+    stencil = str(told.get("stencil") or metadata.get("kernel") or "kernel")
     return _recording(
         path,
         name=_stem(path) + (f" {_title(problem)}" if several else ""),
-        stencil=str(told.get("stencil") or metadata.get("kernel") or "kernel"),
-        points=[one["configuration"] for one in entries],
+        stencil=stencil,
+        points=[current(stencil, one["configuration"]) for one in entries],
         seconds=[
             _time(entry) / 1e3 if why == "correct" else math.nan
             for entry, why in zip(entries, invalid, strict=True)
