@@ -18,7 +18,6 @@ from tilewright.backend import devices
 from tilewright.cli import app, main
 from tilewright.cli.app import run
 from tilewright.cli.output import emit_lines
-from tilewright.paths import write_json
 from tilewright.precision import dtype_of
 from tilewright.version import VERSION
 
@@ -238,10 +237,16 @@ def test_what_a_command_did_not_write_is_not_replaced(files, capsys, arguments):
     assert notes.read_text() == "{my notes}"
 
 
-@pytest.mark.parametrize("name", ["strategies", "pruning"])
-def test_searches_do_not_replace_results_of_benchmarks(files, capsys, name):
-    document = {"environment": {}, "devices": [{"id": "cuda:0", "results": []}]}
-    write_json("results.json", document)
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("strategies", b' "devices": [\n  {\n   "results": []\n  }\n ]'),
+        ("strategies", b' "results": [\n  {"space": "a \\"b\\"", "points": 4}\n ]'),
+        ("pruning", b' "results": [\n  {"space": "a \\"b\\"", "strategy": "random"}\n ]'),
+    ],
+)
+def test_searches_do_not_replace_other_results(files, capsys, name, others):
+    Path("results.json").write_bytes(b'{\n "environment": {\n  "cores": 2\n },\n' + others + b"\n}")
     assert run(["bench", name, "a.npy", "-o", "results.json"]) == 2
     assert "holds something else than this command writes" in capsys.readouterr().err
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["command", "pruning", "show"]
 
 
+def _row(second: str) -> bytes:
+    """Return what rows begin with whose second entry is of a name, or that there are none."""
+    return rb'\s*(\]|\{"space": "(\\.|[^"\\])*", "%s")' % second.encode()
+
+
 def command(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="T4 results, or Kernel Tuner's caches.")
@@ -30,7 +35,9 @@ def command(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each.")] = 5,
     output: Annotated[
         Path | None,
-        output_option("JSON file to write, and to go on from where it is.", SEARCHES),
+        output_option(
+            "JSON file to write, and to go on from where it is.", SEARCHES + _row("strategy")
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -63,7 +70,9 @@ def pruning(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Recorded spaces of our stencils.")
     ],
-    output: Annotated[Path | None, output_option("JSON file to write.", SEARCHES)] = None,
+    output: Annotated[
+        Path | None, output_option("JSON file to write.", SEARCHES + _row("points"))
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Say how many of the ten fastest points pruning keeps: by thresholds, and learned.
