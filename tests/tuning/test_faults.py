@@ -95,7 +95,7 @@ def test_what_cannot_read_the_operands_is_not_tried(tmp_path, monkeypatch):
     ("wrong", "said"),
     [
         ({"problem": "s"}, "problem='s' is none; give a tilewright.Problem"),
-        ({"store": "x.db"}, r"store='x.db' is none; give tilewright.tuning.Store\(path\)"),
+        ({"store": "x.db"}, r"store='x.db' is none; give tilewright.tuning.store.Store\(path\)"),
         ({"seed": "1"}, "seed='1' is none; give a whole number"),
         ({"seed": -1}, "seed=-1 is none; give a whole number of 0 or more"),
         ({"limits": 3}, "limits=3 is none; give tilewright.tuning.runner.Limits"),

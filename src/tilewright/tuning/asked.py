@@ -37,7 +37,7 @@ def look_at(
             "store",
             store,
             store is None or isinstance(store, Store),
-            "tilewright.tuning.Store(path)",
+            "tilewright.tuning.store.Store(path)",
         ),
         ("modules", modules, texts, "a tuple of names"),
     )
