@@ -124,12 +124,12 @@ def test_a_batch_of_more_products_than_a_plan_has_goes_on(shipped):
     exported, _ = shipped
     call = ("s", COLUMNS, "N", "N", 8, 8, 8, (1, 0), A, 8, B, 8, (0, 0), C, 8, 7)
     many = 64 * 65535 + 5
-    said = exported.call("batch", *call, 64, 0, 64, many)
+    said = exported.call("batch", *call, 64, 128, 192, many)
     assert said["status"] == 0
     assert sum(one["grid"][2] for one in said["launches"]) == many
     last = said["launches"][-1]["arguments"]
     beyond = 64 * 4 * (many - 5)
-    assert (last[5], last[8], last[13]) == (A + beyond, B, C + beyond)
+    assert (last[5], last[8], last[13]) == (A + beyond, B + 2 * beyond, C + 3 * beyond)
 
 
 def test_batches_that_are_wrong_are_refused(shipped):
