@@ -33,7 +33,7 @@ def arranged(cubin: Cubin, cache: KernelCache | None = None) -> Cubin:
     cubin : Cubin
         As the compiler or the scheduler left it.
     cache : KernelCache, optional
-        Where results are kept: arranging and proving take a third of a second.
+        Where results are kept: arranging and proving take a tenth of a second.
     """
     if not _is_long(cubin):
         return cubin
