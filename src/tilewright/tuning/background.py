@@ -27,7 +27,7 @@ from tilewright.tuning.strategies.base import Lesson
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEATURES", "features_on", "forecast_on", "lessons_of"]
+__all__ = ["FEATURES", "OF_ONE_PROBLEM", "features_on", "forecast_on", "lessons_of"]
 
 FEATURES = (
     "registers", "pressure", "threads", "shared bytes", "blocks", "warps", "filled", "waves",
@@ -37,6 +37,9 @@ FEATURES = (
     "waves of a block", "scalar copies",
 )  # fmt: skip
 """Names of the numbers that `features_on` gives, each about 0 to 1."""
+
+OF_ONE_PROBLEM = FEATURES.index("m")
+"""How many of these, from the first, a model of one problem's few points is given."""
 
 _WARP = 32
 

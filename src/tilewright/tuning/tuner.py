@@ -31,7 +31,7 @@ from tilewright.timeline import span
 from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alike, alone_on
 from tilewright.tuning.asked import family_of, look_at, look_at_more
-from tilewright.tuning.background import features_on, forecast_on, lessons_of
+from tilewright.tuning.background import OF_ONE_PROBLEM, features_on, forecast_on, lessons_of
 from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
 from tilewright.tuning.budget import Budget, Within, budget_of, seconds_of
 from tilewright.tuning.learned_space import LearnedSpace
@@ -289,7 +289,9 @@ class _Session:
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         inside = [start for start in starts if start in space]
         about = self.family, self.problem, self.spec
-        background = Background(features_on(*about), forecast_on(*about), self._taught)
+        background = Background(
+            features_on(*about), forecast_on(*about), self._taught, OF_ONE_PROBLEM
+        )
         if self.learned:
             space = LearnedSpace(space, background, inside)
         chosen = make_strategy(name, space, seed, inside)

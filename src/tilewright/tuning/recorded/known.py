@@ -13,7 +13,7 @@ from tilewright.hardware.catalogue import recognised
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
-from tilewright.tuning.background import features_on, forecast_on
+from tilewright.tuning.background import OF_ONE_PROBLEM, features_on, forecast_on
 from tilewright.tuning.recorded.reading import UNNAMED, read_recordings
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.strategies.base import Background, Lesson
@@ -51,6 +51,7 @@ def background_of(recording: Recording, others: Sequence[Recording] = ()) -> Bac
         forecast
         and (lambda configs: forecast([whole_config(recording, config) for config in configs])),
         lambda: tuple(lesson for one in of if (lesson := _lesson(recording, one)) is not None),
+        OF_ONE_PROBLEM,
     )
 
 

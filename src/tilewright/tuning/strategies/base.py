@@ -91,11 +91,15 @@ class Background:
         Returns of configs the share of the device's peak that a static model expects of each.
     lessons : callable
         Returns measurements of the same stencil on other problems, precisions or devices.
+    of_one_problem : int, optional
+        How many of the features, from the first, a model without lessons is given: few points
+        tell little of many numbers.  All where None.
     """
 
     features: Callable[[Sequence[Config]], NDArray[Any]] | None = None
     forecast: Callable[[Sequence[Config]], NDArray[Any]] | None = None
     lessons: Callable[[], tuple[Lesson, ...]] = tuple
+    of_one_problem: int | None = None
 
 
 class Strategy(ABC):

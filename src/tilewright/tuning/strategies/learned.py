@@ -185,7 +185,8 @@ class Learned(Strategy):
     def _numbers(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
         numbers = self._pool.numbers[places]
         if self._experience is None:
-            return numbers
+            some = self.background.of_one_problem
+            return numbers if some is None else numbers[:, : len(self.space.parameters) + some]
         return np.column_stack([numbers, self._experience.scores(places)])
 
 
