@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.space import Config, Constraint, Parameter, Space
+from tilewright.tuning.recorded.space import RecordedSpace
 from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, base, strategy
 from tilewright.tuning.strategies.lessons import Experience
 from tilewright.tuning.strategies.pool import Pool
@@ -52,6 +53,16 @@ def test_every_point_once_and_nothing_else(name, small, space):
     seen = drive(strategy(name, small, 0, []), 10_000)
     assert len(seen) == len(set(seen)) == small.count()
     assert all(config in small for config in seen)
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_points_without_neighbours_are_all_tried(name, space):
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.permutation(12) for _ in space.parameters], axis=1)
+    thin = RecordedSpace("toy", space.parameters, codes)
+    seen = drive(strategy(name, thin, 0, []), 10_000)
+    assert len(seen) == len(set(seen)) == 12
+    assert all(config in thin for config in seen)
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))

@@ -51,7 +51,8 @@ class Evolutionary(Drawing):
             if self._generation is not None and not self._tell():
                 return None
             self._generation = self._algorithm.ask()
-            members = [self._config(row) for row in self._generation.get("X")]
+            made = self._generation  # none where all children are in the population
+            members = [] if made is None else [self._config(row) for row in made.get("X")]
             self._waiting = list(reversed(members))
             if all(member in self._proposed for member in members):
                 fresh = self._draw()  # the population is all alike
@@ -86,14 +87,17 @@ class Evolutionary(Drawing):
         return [p.code(config.get(p.name, p.unnamed)) for p in self.space.parameters]
 
     def _valid(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """Return rows of codes with each that is no point replaced by a neighbour, or a draw."""
+        """Return rows of codes with each that is no point replaced by a neighbour, or a draw.
+
+        By one that was tried, once all are drawn.
+        """
         found = np.array(codes).round().astype(int)
         configs = [self._config(row) for row in found]
         for row, inside in enumerate(self.space.contained(configs)):
             if not inside:
                 near = self.space.neighbours(configs[row])
                 other = near[self._random.integers(len(near))] if near else self._draw()
-                found[row] = self._codes(other or configs[row])
+                found[row] = self._codes(other or next(iter(self._seconds)))
         return found
 
     @cached_property
