@@ -12,10 +12,26 @@ from tilewright.serve.checks import kinds_of, loaded, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap, share
 
-__all__ = ["Arrays", "ExportedArrays", "Known", "arrays_of"]
+__all__ = ["Arrays", "ExportedArrays", "LibraryArrays", "arrays_of"]
 
 
-class NumPyLike:
+class _Adapted:
+    """What a library's adapter tells of its streams and its memory."""
+
+    _adapter: Any
+
+    def stream(self, ordinal: int) -> Any:
+        """Return the stream to use on a device."""
+        return self._adapter.stream_of(ordinal)
+
+    @property
+    def memory(self) -> Memory:
+        """What takes memory of the library's allocator."""
+        found: Memory = self._adapter.memory
+        return found
+
+
+class NumPyLike(_Adapted):
     """Arrays of NumPy or CuPy."""
 
     def __init__(self, module: Any) -> None:
@@ -80,18 +96,8 @@ class NumPyLike:
         """Return the view of a new row-major array of a type, beside another view's."""
         return self._adapter.new(like, shape, dtype_of(name))
 
-    def stream(self, ordinal: int) -> Any:
-        """Return the stream to use on a device."""
-        return self._adapter.stream_of(ordinal)
 
-    @property
-    def memory(self) -> Memory:
-        """What takes memory of the library's allocator."""
-        found: Memory = self._adapter.memory
-        return found
-
-
-class TorchTensors:
+class TorchTensors(_Adapted):
     """Tensors of PyTorch on a CUDA device, by the same functions."""
 
     def __init__(self, module: Any) -> None:
@@ -140,14 +146,6 @@ class TorchTensors:
 
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         return self._adapter.new(like, shape, getattr(self.module, name))
-
-    def stream(self, ordinal: int) -> Any:
-        return self._adapter.stream_of(ordinal)
-
-    @property
-    def memory(self) -> Memory:
-        found: Memory = self._adapter.memory
-        return found
 
 
 class ExportedArrays:
@@ -201,10 +199,10 @@ class ExportedArrays:
         return None
 
 
-Known = NumPyLike | TorchTensors
+LibraryArrays = NumPyLike | TorchTensors
 """One library's arrays, with arithmetic."""
 
-Arrays = Known | ExportedArrays
+Arrays = LibraryArrays | ExportedArrays
 
 
 def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
@@ -217,7 +215,7 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
     """
     given = [x for x in (a, b, c) if x is not None]
     cupy, torch = loaded("cupy"), loaded("torch")
-    kinds: list[Known] = [NumPyLike(np)]
+    kinds: list[LibraryArrays] = [NumPyLike(np)]
     kinds += [NumPyLike(cupy)] if cupy is not None else []
     kinds += [TorchTensors(torch)] if torch is not None else []
     for kind in kinds:

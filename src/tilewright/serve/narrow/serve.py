@@ -17,7 +17,7 @@ from tilewright.backend import LiveDevice
 from tilewright.problem import Trans
 from tilewright.serve.arrange import shapes_of
 from tilewright.serve.checks import scalars_of
-from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, Known, arrays_of
+from tilewright.serve.narrow.arrays import Arrays, ExportedArrays, LibraryArrays, arrays_of
 from tilewright.serve.narrow.calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow.types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself, refuse_overlap
@@ -171,7 +171,7 @@ def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
 
 
 def _floats(
-    in_single: InSingle, library: Known, a: Any, b: Any, c: Any, alpha: Any, beta: Any
+    in_single: InSingle, library: LibraryArrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any
 ) -> Any:
     """Return the result in float32."""
     wide = None if c is None else library.cast(c, "float32")
@@ -182,7 +182,14 @@ def _floats(
 
 
 def _integers(
-    in_single: InSingle, library: Known, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
+    in_single: InSingle,
+    library: LibraryArrays,
+    a: Any,
+    b: Any,
+    c: Any,
+    alpha: Any,
+    beta: Any,
+    rest: Any,
 ) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
     alpha, beta = scalars_of(alpha, beta, c, whole=True)
