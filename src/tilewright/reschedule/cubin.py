@@ -141,7 +141,7 @@ def _searched(kernel: Kernel, level: Level, cache: KernelCache | None) -> bytes:
     except RefusedError as error:
         raise _refused(level, str(error)) from None
     if reason := _refusal(kernel, code, cache):
-        raise _refused(level, reason)
+        raise _refused(level, f"the rescheduled code is not proved the same: {reason}")
     return code
 
 
