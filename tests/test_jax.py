@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,10 @@ import numpy as np
 import pytest
 
 from tilewright.backend import LiveDevice
+
+# Unless told otherwise JAX takes three quarters of a device's free memory at its first array,
+# which tests in other processes need.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
