@@ -44,6 +44,7 @@ from of_calls import (
     long_sums,
     lu,
     opencl_calls,
+    other_model,
     preloaded,
     public_calls,
     readme,
@@ -73,7 +74,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme, "calls": public_calls},
     "docs/hopper.md": {"squares": lambda: squares("s"), "complex": lambda: squares("c")},
     "docs/dgemm.md": {"squares": lambda: squares("d"), "complex": lambda: squares("z")},
-    "docs/portfolio.md": {"ships": ships, "first": first_calls},
+    "docs/portfolio.md": {"ships": ships, "other": other_model, "first": first_calls},
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,

@@ -155,6 +155,30 @@ def calls() -> str:
     return f"{about('h100/calls')}.\n\n{_ratios('h100/calls', KINDS)}"
 
 
+def other_model() -> str:
+    """Return what the same kernels are to cuBLAS on two models of an architecture."""
+    there = {_call_of(row): row for row in rows("h100/calls") if "ratio" in row}
+    lines = []
+    for kind, what, least_us in (
+        ("squares", "squares, 512 to 16384", 0), ("random", "random, cuBLAS above 20 us", 20),
+        ("random", "random, all", 0),
+    ):  # fmt: skip
+        found = [(row, there[_call_of(row)]) for row in of_kind(kind, "h200/calls")]
+        for letter in dict.fromkeys(row["precision"] for row, _ in found):
+            pairs = [
+                (row["ratio"], other["ratio"]) for row, other in found
+                if row["precision"] == letter and other["cublas_us"] > least_us
+            ]  # fmt: skip
+            means = (statistics.geometric_mean(one) for one in zip(*pairs, strict=True))
+            lines.append([name_of(letter), what, str(len(pairs)), *(f"{x:.3f}" for x in means)])
+    head = ["", "shapes", "", "H200: cuBLAS's time / ours", "H100"]
+    return table_of("h200/calls", head, lines, 2)
+
+
+def _call_of(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[of]) for of in ("shapes", "precision", "trans", "order", "size"))
+
+
 def long_sums() -> str:
     """Return how errors of long sums stand beside cuBLAS's, a line a precision."""
     lines = []
