@@ -294,9 +294,10 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
 
 static void forget_entry(entry *it)
 {
+    const call_key *const key = &it->key;
     void *const kept[] = {it->plan_owner, it->shape, it->dtype, it->device,
-                          (void *)(uintptr_t)it->key.a.dtype, (void *)(uintptr_t)it->key.b.dtype,
-                          (void *)(uintptr_t)it->key.c.dtype, (void *)(uintptr_t)it->key.out_dtype};
+                          tilewright_type_of(key->a.elements), tilewright_type_of(key->b.elements),
+                          tilewright_type_of(key->c.elements), (void *)(uintptr_t)key->out_dtype};
     free(it);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i)
         if (kept[i] != NULL)
@@ -358,9 +359,9 @@ static void fill_in(entry *it, const entry *about, PyObject *const *given)
     it->shape = tilewright_kept(given[SHAPE]);
     it->dtype = tilewright_kept(given[ELEMENTS]);
     it->device = tilewright_kept(given[WHERE]);
-    keep_type(it->key.a.dtype);
-    keep_type(it->key.b.dtype);
-    keep_type(it->key.c.dtype);
+    keep_type(tilewright_type_of(it->key.a.elements));
+    keep_type(tilewright_type_of(it->key.b.elements));
+    keep_type(tilewright_type_of(it->key.c.elements));
     keep_type(it->key.out_dtype);
 }
 

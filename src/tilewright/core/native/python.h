@@ -25,6 +25,7 @@ void Py_IncRef(PyObject *x);
 void Py_DecRef(PyObject *x);
 PyObject *PyObject_Type(PyObject *x);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
+int PyObject_HasAttr(PyObject *x, PyObject *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);
@@ -33,7 +34,12 @@ const char *PyUnicode_AsUTF8AndSize(PyObject *text, intptr_t *size);
 intptr_t PyTuple_Size(PyObject *tuple);
 PyObject *PyTuple_GetItem(PyObject *tuple, intptr_t at); /* borrowed */
 PyObject *PyTuple_Pack(intptr_t count, ...);
+intptr_t PyList_Size(PyObject *list);
+PyObject *PyList_GetItem(PyObject *list, intptr_t at); /* borrowed */
 PyObject *PyBytes_FromStringAndSize(const char *bytes, intptr_t size);
+intptr_t PyBytes_Size(PyObject *bytes);
+char *PyBytes_AsString(PyObject *bytes);
+void *PyCapsule_GetPointer(PyObject *capsule, const char *name);
 long long PyLong_AsLongLong(PyObject *number);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
 PyObject *PyLong_FromLong(long number);

@@ -7,8 +7,18 @@
 tilewright_arrays tilewright_libraries[KINDS];
 int tilewright_enabled;
 
-static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *data_ptr, *stride, *get_device,
-    *is_conj, *is_neg, *layout, *requires_grad;
+/* dlpack.h: kDLCUDA, kDLComplex, and the version that `exchange` is of. */
+enum { DL_CUDA = 2, DL_COMPLEX = 5, DL_MAJOR = 1 };
+
+/* DLPackExchangeAPI of dlpack.h up to what is called here. */
+typedef struct {
+    uint32_t major, minor;
+    void *older, *others[3];
+    tilewright_describe *describe;
+} exchange;
+
+static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *contiguous, *data_ptr, *stride,
+    *get_device, *is_conj, *is_neg, *layout, *requires_grad, *exchanges;
 
 void tilewright_name_attributes(void)
 {
@@ -20,7 +30,8 @@ void tilewright_name_attributes(void)
         {&shape, "shape"},       {&strides, "strides"}, {&dtype, "dtype"},
         {&data_ptr, "data_ptr"}, {&stride, "stride"},   {&get_device, "get_device"},
         {&is_conj, "is_conj"},   {&is_neg, "is_neg"},   {&layout, "layout"},
-        {&requires_grad, "requires_grad"}};
+        {&requires_grad, "requires_grad"},              {&contiguous, "_c_contiguous"},
+        {&exchanges, "__dlpack_c_exchange_api__"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         *names[i].name = PyUnicode_InternFromString(names[i].text);
 }
@@ -90,13 +101,32 @@ static int see_layout(PyObject *sizes, PyObject *along, tilewright_layout *it)
     return several(along, it->steps) == it->dimensions && it->dimensions > 0;
 }
 
-/* The type's object, which lives as long as the array that has it. */
-static const void *type_of_elements(PyObject *x)
+/* The type's object, which lives as long as the array that has it; 0 is an error. */
+static uint64_t type_of_elements(PyObject *x)
 {
     PyObject *const found = PyObject_GetAttr(x, dtype);
     if (found != NULL)
         Py_DecRef(found);
-    return found;
+    return (uint64_t)(uintptr_t)found;
+}
+
+PyObject *tilewright_type_of(uint64_t elements)
+{
+    return elements % 2 ? NULL : (PyObject *)(uintptr_t)elements;
+}
+
+/* CuPy makes a tuple for each of shape and strides, which takes most of the time. */
+static int see_cupy_layout(PyObject *x, tilewright_layout *it)
+{
+    const int follow = tilewright_libraries[CUPY].has_contiguous
+                           ? tilewright_truth(PyObject_GetAttr(x, contiguous))
+                           : NO;
+    if (follow == NO)
+        return see_layout(PyObject_GetAttr(x, shape), PyObject_GetAttr(x, strides), it);
+    if (follow == YES)
+        it->dimensions = several(PyObject_GetAttr(x, shape), it->shape);
+    it->steps[0] = FOLLOWING;
+    return it->dimensions > 0;
 }
 
 static int see_cupy(PyObject *x, tilewright_seen *it)
@@ -108,28 +138,59 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
     if (tilewright_is_well())
         it->device = number(PyObject_GetAttr(memory, device_id));
     Py_DecRef(memory);
-    return tilewright_is_well() &&
-           see_layout(PyObject_GetAttr(x, shape), PyObject_GetAttr(x, strides), &it->layout);
+    if (!tilewright_is_well() || !see_cupy_layout(x, &it->layout))
+        return NO;
+    it->layout.elements = type_of_elements(x);
+    return it->layout.elements != 0;
 }
 
-static int see_torch(PyObject *x, int grad, tilewright_seen *it)
+/* What DLPack tells of a tensor.  Sparse ones and the like have no such description. */
+static int see_described(PyObject *x, tilewright_seen *it)
+{
+    tilewright_described found;
+    if (tilewright_libraries[TORCH].describe(x, &found) != 0 || found.device_type != DL_CUDA ||
+        found.dimensions < 2 || found.dimensions > MOST_DIMENSIONS || found.steps == NULL)
+        return NO;
+    it->address = (uint64_t)(uintptr_t)found.data + found.byte_offset;
+    it->device = found.device_id;
+    it->layout.dimensions = found.dimensions;
+    for (int32_t i = 0; i < found.dimensions; ++i) {
+        it->layout.shape[i] = found.shape[i];
+        it->layout.steps[i] = found.steps[i];
+    }
+    it->layout.elements =
+        (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
+    if (found.code == DL_COMPLEX) /* no others are lazily conjugated */
+        it->conjugated = tilewright_truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
+    return tilewright_is_well();
+}
+
+/* The same by attributes, for PyTorch before 2.10. */
+static int see_attributes(PyObject *x, tilewright_seen *it)
 {
     PyObject *const how = PyObject_GetAttr(x, layout);
     if (how != NULL)
         Py_DecRef(how);
-    if (how != tilewright_libraries[TORCH].strided ||
-        tilewright_truth(PyObject_CallMethodObjArgs(x, is_neg, NULL)) != NO)
-        return NO;
-    if (grad && tilewright_truth(PyObject_GetAttr(x, requires_grad)) != NO)
+    if (how != tilewright_libraries[TORCH].strided)
         return NO;
     it->address = tilewright_address(PyObject_CallMethodObjArgs(x, data_ptr, NULL));
     if (tilewright_is_well())
         it->device = number(PyObject_CallMethodObjArgs(x, get_device, NULL));
     if (tilewright_is_well())
         it->conjugated = tilewright_truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
-    return tilewright_is_well() &&
-           see_layout(PyObject_GetAttr(x, shape), PyObject_CallMethodObjArgs(x, stride, NULL),
-                      &it->layout);
+    if (!tilewright_is_well() ||
+        !see_layout(PyObject_GetAttr(x, shape), PyObject_CallMethodObjArgs(x, stride, NULL),
+                    &it->layout))
+        return NO;
+    it->layout.elements = type_of_elements(x);
+    return it->layout.elements != 0;
+}
+
+static int see_torch(PyObject *x, int grad, tilewright_seen *it)
+{
+    return (tilewright_libraries[TORCH].describe != NULL ? see_described : see_attributes)(x, it) &&
+           tilewright_truth(PyObject_CallMethodObjArgs(x, is_neg, NULL)) == NO &&
+           (!grad || tilewright_truth(PyObject_GetAttr(x, requires_grad)) == NO);
 }
 
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
@@ -141,9 +202,8 @@ int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
         return NO;
     if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
         return NO;
-    it->layout.dtype = type_of_elements(x);
     it->layout.begins = it->address % 16;
-    return it->layout.dtype != NULL;
+    return YES;
 }
 
 int tilewright_kind_of(PyObject *x)
@@ -172,6 +232,19 @@ PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t cou
     return tilewright_none();
 }
 
+/* DLPack's function of a type of arrays; null where it has none. */
+static tilewright_describe *description_by(PyObject *type)
+{
+    PyObject *const capsule = PyObject_GetAttr(type, exchanges);
+    const exchange *const found =
+        capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (capsule != NULL)
+        Py_DecRef(capsule); /* the type keeps it */
+    if (!tilewright_is_well())
+        PyErr_Clear();
+    return found != NULL && found->major == DL_MAJOR ? found->describe : NULL;
+}
+
 PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
@@ -183,6 +256,10 @@ PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count
     tilewright_libraries[kind].memory = tilewright_kept(given[4]);
     tilewright_libraries[kind].grad = tilewright_kept(given[5]);
     tilewright_libraries[kind].strided = tilewright_kept(given[6]);
+    if (kind == TORCH)
+        tilewright_libraries[kind].describe = description_by(given[1]);
+    else
+        tilewright_libraries[kind].has_contiguous = PyObject_HasAttr(given[1], contiguous);
     tilewright_libraries[kind].type = tilewright_kept(given[1]);
     return tilewright_none();
 }
@@ -192,47 +269,87 @@ PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count
 /* What there is to know of a matrix besides its address; compared byte by byte. */
 typedef struct {
     int64_t shape[2], steps[2];
-    const void *dtype;
-    uint64_t begins;
+    uint64_t elements, begins;
     int64_t device;
 } matrix_row;
 
-/* Look at matrices of one library and device; false where one takes a closer look. */
-static int look_at(PyObject *const *given, intptr_t count, matrix_row *rows, uint64_t *addresses)
+/* What the last calls were told, of groups of so many kinds. */
+static PyObject *told[8];
+static unsigned next_told;
+
+/* Look at a matrix of a library; false where it takes a closer look. */
+static int look_at(int kind, int grad, PyObject *x, matrix_row *row, uint64_t *address)
 {
-    const int kind = tilewright_kind_of(given[0]);
-    if (kind == KINDS)
+    tilewright_seen seen;
+    if (!tilewright_see(kind, grad, x, &seen) || seen.conjugated || seen.layout.dimensions != 2)
         return NO;
-    const int grad = tilewright_grad(kind);
-    for (intptr_t i = 0; i < count; ++i) {
-        tilewright_seen seen;
-        if (grad < 0 || !tilewright_see(kind, grad, given[i], &seen) || seen.conjugated ||
-            seen.layout.dimensions != 2 || (i > 0 && seen.device != rows[0].device))
-            return NO;
-        const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
-                                 {seen.layout.steps[0], seen.layout.steps[1]},
-                                 seen.layout.dtype,
-                                 seen.layout.begins,
-                                 seen.device};
-        rows[i] = made;
-        addresses[i] = seen.address;
-    }
+    const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
+                             {seen.layout.steps[0], seen.layout.steps[1]},
+                             seen.layout.elements,
+                             seen.layout.begins,
+                             seen.device};
+    *row = made;
+    *address = seen.address;
     return YES;
+}
+
+/* Look at the matrices of lists, all of one library and device; false where one takes a closer look.
+ * Python runs meanwhile: it might change a list. */
+static int look_at_all(PyObject *const *lists, intptr_t count, matrix_row *rows,
+                       uint64_t *addresses, intptr_t most)
+{
+    int kind = KINDS, grad = NO;
+    intptr_t number = 0;
+    for (intptr_t i = 0; i < count; ++i)
+        for (intptr_t at = 0; at < PyList_Size(lists[i]); ++at, ++number) {
+            PyObject *const x = PyList_GetItem(lists[i], at);
+            if (x == NULL || number >= most)
+                return NO;
+            Py_IncRef(x);
+            if (number == 0 && (kind = tilewright_kind_of(x)) != KINDS)
+                grad = tilewright_grad(kind);
+            const int is_seen = kind != KINDS && grad >= 0 &&
+                                look_at(kind, grad, x, rows + number, addresses + number);
+            Py_DecRef(x);
+            if (!is_seen || rows[number].device != rows[0].device)
+                return NO;
+        }
+    return number == most && most > 0;
+}
+
+/* Rows as an object: one of those told last, if it has them. */
+static PyObject *told_of(const void *rows, intptr_t size)
+{
+    const unsigned most = sizeof told / sizeof *told;
+    for (unsigned i = 0; i < most; ++i)
+        if (told[i] != NULL && PyBytes_Size(told[i]) == size &&
+            memcmp(PyBytes_AsString(told[i]), rows, (size_t)size) == 0)
+            return tilewright_kept(told[i]);
+    PyObject *const made = PyBytes_FromStringAndSize(rows, size);
+    PyObject **const place = &told[next_told++ % most];
+    if (made != NULL) {
+        if (*place != NULL)
+            Py_DecRef(*place);
+        *place = tilewright_kept(made);
+    }
+    return made;
 }
 
 PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (!tilewright_enabled || count <= 0)
+    intptr_t most = 0;
+    for (intptr_t i = 0; i < count; ++i)
+        most += PyList_Size(given[i]); /* -1 is an error */
+    if (!tilewright_enabled || most <= 0 || !tilewright_is_well())
         return tilewright_none();
-    matrix_row *const rows = malloc((size_t)count * sizeof *rows);
-    uint64_t *const addresses = malloc((size_t)count * sizeof *addresses);
+    matrix_row *const rows = malloc((size_t)most * sizeof *rows);
+    uint64_t *const addresses = malloc((size_t)most * sizeof *addresses);
     PyObject *made = NULL;
-    if (rows != NULL && addresses != NULL && look_at(given, count, rows, addresses)) {
-        PyObject *const seen =
-            PyBytes_FromStringAndSize((const char *)rows, count * (intptr_t)sizeof *rows);
+    if (rows != NULL && addresses != NULL && look_at_all(given, count, rows, addresses, most)) {
+        PyObject *const seen = told_of(rows, most * (intptr_t)sizeof *rows);
         PyObject *const at =
-            PyBytes_FromStringAndSize((const char *)addresses, count * (intptr_t)sizeof *addresses);
+            PyBytes_FromStringAndSize((const char *)addresses, most * (intptr_t)sizeof *addresses);
         if (seen != NULL && at != NULL)
             made = PyTuple_Pack(2, seen, at);
         if (seen != NULL)

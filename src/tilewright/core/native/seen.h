@@ -9,6 +9,19 @@ enum { NO = 0, YES = 1 };
 /* Libraries of arrays. */
 enum { CUPY, TORCH, KINDS };
 
+/* An array as DLPack describes it (dlpack.h, DLTensor), and what fills that in without new objects:
+ * it returns 0, or raises. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_id, dimensions;
+    uint8_t code, bits; /* of the type of elements */
+    uint16_t lanes;
+    const int64_t *shape, *steps; /* the array's own */
+    uint64_t byte_offset;
+} tilewright_described;
+
+typedef int tilewright_describe(PyObject *x, tilewright_described *it);
+
 /* What a library's arrays are, and what is asked of it in Python. */
 typedef struct {
     PyObject *type;   /* of exactly such arrays */
@@ -17,6 +30,8 @@ typedef struct {
     PyObject *memory; /* memory(device, bytes) -> an address of the current stream's, its owner */
     PyObject *grad;   /* PyTorch's is_grad_enabled() */
     PyObject *strided;
+    tilewright_describe *describe; /* DLPack's function, where PyTorch has one */
+    int has_contiguous;            /* whether CuPy's arrays say that they are contiguous */
 } tilewright_arrays;
 
 extern tilewright_arrays tilewright_libraries[KINDS];
@@ -27,10 +42,13 @@ extern int tilewright_enabled;
 /* Arrays of more dimensions take a closer look at every call. */
 enum { MOST_DIMENSIONS = 4 };
 
+/* A first stride: all follow from shape and type, because CuPy calls the array contiguous. */
+#define FOLLOWING INT64_MIN
+
 /* What there is to know of an array besides its address.  Strides in the library's own unit. */
 typedef struct {
     int64_t dimensions, shape[MOST_DIMENSIONS], steps[MOST_DIMENSIONS];
-    const void *dtype; /* Python's object; the entry keeps it */
+    uint64_t elements; /* Python's type of them, which the entry keeps, or DLPack's, which is odd */
     uint64_t begins;   /* its address modulo 16 */
 } tilewright_layout;
 
@@ -64,6 +82,9 @@ PyObject *tilewright_none(void);
 /* An object that is kept from now on. */
 PyObject *tilewright_kept(PyObject *x);
 
+/* The type of elements as an object to be kept; null where there is none. */
+PyObject *tilewright_type_of(uint64_t elements);
+
 /* Read an address and drop its object, or a truth value: -1 is an error.  Null is an error raised
  * before. */
 uint64_t tilewright_address(PyObject *x);
@@ -78,8 +99,9 @@ PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t cou
  * looked at. */
 PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count);
 
-/* look(matrix, ...): what there is to know of matrices, as bytes, and their addresses, as bytes;
- * None where one takes a closer look. */
+/* look(matrices, ...): what there is to know of the matrices of some lists, as bytes, and their
+ * addresses, as bytes; None where one takes a closer look.  The first is the very object that it was
+ * before, if that was one of the last calls, so that it is soon found again. */
 PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count);
 
 #endif

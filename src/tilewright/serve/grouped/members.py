@@ -54,16 +54,10 @@ _MOST = 2**31
 # A problem is cut where it has so many times the tiles of the mean of its launch.
 _UNEVEN = 2
 
+_ADDRESS_BYTES = 8
+
 # Of a group: verified distances between its arrays that are kept.
 _APART = 8
-
-
-@dataclass(frozen=True)
-class _Launched:
-    """A plan, and where the addresses of its problems' A, B and C are among a group's."""
-
-    plan: Plan
-    places: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,10 @@ class _Prepared:
 
     Parameters
     ----------
-    launches : tuple of _Launched
-        Plans.
+    launches : tuple
+        Plans, and where the addresses of each one's problems begin, in bytes.
+    places : NDArray
+        Where among all arrays, numbered as in `extents`, each launched problem's A, B and C are.
     rest : tuple of int
         Numbers of the products that are computed one by one.
     extents : NDArray
@@ -90,7 +86,8 @@ class _Prepared:
         Types, by whose addresses groups are looked up.
     """
 
-    launches: tuple[_Launched, ...]
+    launches: tuple[tuple[Plan, int], ...]
+    places: NDArray[np.intp]
     rest: tuple[int, ...]
     extents: NDArray[np.uint64]
     apart: list[bytes]
@@ -125,7 +122,7 @@ def in_one_launch(
         return None
     is_new = c[0] is None
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    seen = warm.looks_at_all and warm.looks_at_all[0](*a, *b, *(() if is_new else c))
+    seen = warm.looks_at_all and warm.looks_at_all[0](a, b, *(() if is_new else (c,)))
     key = prepared = None
     if seen:
         kinds = _kind_of(alpha), _kind_of(beta)
@@ -140,15 +137,16 @@ def in_one_launch(
     scalars = _scalars(alpha, beta, prepared.precision, c[0])
     results = _new_results(library, a[0], prepared) if is_new else c
     if is_new and seen:
-        seen = seen[0], seen[1] + warm.looks_at_all[0](*results)[1]
+        seen = seen[0], seen[1] + warm.looks_at_all[0](results)[1]
     addresses = _addresses(library, (a, b, results), seen)
     if not is_new:
         _keep_apart(prepared, addresses, (a, b, c))
     live, stream = device_at(prepared.ordinal), library.stream_of(prepared.ordinal)
-    for one in prepared.launches:
-        members = addresses.take(one.places)
-        native = call_of(0, 0, 0, *scalars, stream, members=members)
-        enqueue(live, one.plan, native, stream, library.memory)
+    call: Any = call_of(0, 0, 0, *scalars, stream, members=addresses.take(prepared.places))
+    first = call.members
+    for plan, at in prepared.launches:
+        call.members = first + at
+        enqueue(live, plan, call, stream, library.memory)
     return results, prepared.rest
 
 
@@ -304,7 +302,8 @@ def _prepared(
             return None
         extents[number, : 2 + (some[2] is not None)] = [x.extent for x in some if x is not None]
         kinds.setdefault((Variant.of(one.problem), one.exchanged, one.aligned), []).append(one)
-    launches, rest = list[_Launched](), list[int]()
+    launches, rest = list[tuple[Plan, int]](), list[int]()
+    places = [np.empty((0, 3), np.intp)]
     live = device_at(views[0][0].ordinal)
     most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
     with span("lay out"):
@@ -315,12 +314,12 @@ def _prepared(
             else:
                 order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
                 columns = len(views) * np.array(order, np.intp)
-                places = np.array(numbers, np.intp)[:, None] + columns
-                launches.append(_Launched(plan, places))
+                launches.append((plan, sum(one.size for one in places) * _ADDRESS_BYTES))
+                places.append(np.array(numbers, np.intp)[:, None] + columns)
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
-        tuple(launches), tuple(sorted(rest)), extents.T.ravel(), [], of, first[0].ordinal,
+        tuple(launches), np.concatenate(places), tuple(sorted(rest)), extents.T.ravel(), [], of, first[0].ordinal,
         [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for x in first if x is not None),
     )  # fmt: skip
