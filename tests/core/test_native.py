@@ -27,9 +27,11 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "file", ["native_plans", "laid_plans", "arenas", "calls", "table", "entries"]
+    ("file", "dlpack"),
+    [(one, "") for one in ("native_plans", "laid_plans", "arenas", "calls", "table", "entries")]
+    + [("table", "1"), ("entries", "1")],
 )
-def test_behaviours(fake: Path, file: str) -> None:
+def test_behaviours(fake: Path, file: str, dlpack: str) -> None:
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--confcutdir", INSIDE,
@@ -41,6 +43,7 @@ def test_behaviours(fake: Path, file: str) -> None:
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "PYTEST_ADDOPTS": "",
             "FAKE_CUDA_HERE": "1",
+            "FAKE_DLPACK": dlpack,
         },
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,9 @@ from tilewright.serve import warm
 
 F4, F8, C8 = (np.dtype(name) for name in ("f4", "f8", "c8"))
 STRIDED = object()
+
+# Whether tensors are described by DLPack's C functions, as a newer PyTorch's are.
+DESCRIBED = bool(os.environ.get("FAKE_DLPACK"))
 
 _fresh = itertools.count(1 << 40, 1 << 20)
 
@@ -29,6 +34,11 @@ class CuPyArray:
         size = dtype.itemsize
         self.strides = strides or (size * shape[1], size)
         self.data = SimpleNamespace(ptr=next(_fresh) if at is None else at, device_id=device)
+
+    @property
+    def _c_contiguous(self):
+        size = self.dtype.itemsize
+        return self.strides == (size * self.shape[1], size)
 
 
 class Tensor:
@@ -58,6 +68,50 @@ class Tensor:
 
 
 KINDS = (CuPyArray, Tensor)
+
+
+class _DLTensor(ctypes.Structure):
+    """What dlpack.h calls so."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_DLTensor))
+def _describe(x, at):
+    """Fill in what there is to know of a tensor, as PyTorch's function does."""
+    try:
+        shape, strides = x.shape, x.stride()
+        if x.layout is not STRIDED or len(shape) != len(strides):
+            return -1
+        many = ctypes.c_int64 * len(shape)
+        x.held = many(*shape), many(*strides)
+        one, two = map(ctypes.addressof, x.held)
+        code = {"i": 0, "f": 2, "c": 5}.get(x.dtype.kind, 3)
+        at[0] = _DLTensor(
+            x.data_ptr() - 4, 2, x.get_device(), len(shape), code, 8 * x.dtype.itemsize, 1, one,
+            two, 4,
+        )  # fmt: skip
+    except Exception:  # there is nobody to raise it to
+        return -1
+    return 0
+
+
+# DLPackExchangeAPI: a version, an older one, and three functions before this one and one behind.
+_EXCHANGE = (ctypes.c_uint64 * 7)(1 | 3 << 32, *(0,) * 6)
+_EXCHANGE[5] = ctypes.cast(_describe, ctypes.c_void_p).value or 0
+_NAME = b"dlpack_exchange_api"  # capsules copy none
+if DESCRIBED:
+    _capsule = ctypes.pythonapi.PyCapsule_New
+    _capsule.restype = ctypes.py_object
+    _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    Tensor.__dlpack_c_exchange_api__ = _capsule(  # type: ignore[attr-defined]
+        ctypes.addressof(_EXCHANGE), _NAME, None
+    )
 
 
 def _stream(ordinal: int) -> int:

@@ -408,7 +408,6 @@ static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
     (void)self;
     if (count != 4)
         return tilewright_none();
-    tilewright_name_attributes();
     an_int = tilewright_kept(given[0]);
     a_float = tilewright_kept(given[1]);
     a_complex = tilewright_kept(given[2]);

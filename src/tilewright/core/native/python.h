@@ -15,17 +15,17 @@ typedef struct {
     const char *text;
 } PyMethodDef;
 
-enum { METH_FASTCALL = 0x0080 };
+enum { METH_FASTCALL = 0x0080, TP_DESCR_GET = 54 };
 
-extern PyObject _Py_NoneStruct;
+extern PyObject _Py_NoneStruct, PyGetSetDescr_Type;
 extern PyObject *PyExc_Exception;
 
 PyObject *PyCFunction_NewEx(PyMethodDef *method, PyObject *self, PyObject *module);
 void Py_IncRef(PyObject *x);
 void Py_DecRef(PyObject *x);
 PyObject *PyObject_Type(PyObject *x);
+void *PyType_GetSlot(PyObject *type, int slot);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
-int PyObject_HasAttr(PyObject *x, PyObject *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);

@@ -17,25 +17,6 @@ typedef struct {
     tilewright_describe *describe;
 } exchange;
 
-static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *contiguous, *data_ptr, *stride,
-    *get_device, *is_conj, *is_neg, *layout, *requires_grad, *exchanges;
-
-void tilewright_name_attributes(void)
-{
-    static const struct {
-        PyObject **name;
-        const char *text;
-    } names[] = {
-        {&data, "data"},         {&ptr, "ptr"},         {&device_id, "device_id"},
-        {&shape, "shape"},       {&strides, "strides"}, {&dtype, "dtype"},
-        {&data_ptr, "data_ptr"}, {&stride, "stride"},   {&get_device, "get_device"},
-        {&is_conj, "is_conj"},   {&is_neg, "is_neg"},   {&layout, "layout"},
-        {&requires_grad, "requires_grad"},              {&contiguous, "_c_contiguous"},
-        {&exchanges, "__dlpack_c_exchange_api__"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-        *names[i].name = PyUnicode_InternFromString(names[i].text);
-}
-
 int tilewright_is_well(void) { return PyErr_Occurred() == NULL; }
 
 PyObject *tilewright_none(void)
@@ -53,6 +34,60 @@ PyObject *tilewright_kept(PyObject *x)
 {
     Py_IncRef(x);
     return x;
+}
+
+/* The type of an object, which keeps it. */
+static PyObject *type_of(PyObject *x)
+{
+    PyObject *const type = PyObject_Type(x);
+    Py_DecRef(type);
+    return type;
+}
+
+/* An attribute by name.  Where the first type that is asked has it as a function in C, that is called
+ * from then on, which spares the look for the name, a quarter of the time; it refuses other types. */
+typedef struct {
+    const char *text;
+    PyObject *name; /* null before it is asked for */
+    PyObject *from; /* the type's object for it; null where it has none */
+    PyObject *(*get)(PyObject *from, PyObject *x, PyObject *type);
+} attribute;
+
+/* Of CuPy's arrays, of their memory, and of PyTorch's tensors. */
+static attribute data = {.text = "data"}, shape = {.text = "shape"}, strides = {.text = "strides"},
+                 dtype = {.text = "dtype"}, contiguous = {.text = "_c_contiguous"};
+static attribute ptr = {.text = "ptr"}, device_id = {.text = "device_id"};
+static attribute layout = {.text = "layout"}, tensor_shape = {.text = "shape"},
+                 tensor_dtype = {.text = "dtype"}, requires_grad = {.text = "requires_grad"},
+                 data_ptr = {.text = "data_ptr"}, stride = {.text = "stride"},
+                 get_device = {.text = "get_device"}, is_conj = {.text = "is_conj"},
+                 is_neg = {.text = "is_neg"};
+
+/* Look an attribute up in the type of the first object that has it. */
+static void meet(attribute *it, PyObject *x)
+{
+    it->name = PyUnicode_InternFromString(it->text);
+    it->from = PyObject_GetAttr(type_of(x), it->name);
+    if (it->from == NULL) {
+        PyErr_Clear();
+    } else if (type_of(it->from) == &PyGetSetDescr_Type) {
+        void *const slot = PyType_GetSlot(&PyGetSetDescr_Type, TP_DESCR_GET);
+        memcpy(&it->get, &slot, sizeof slot);
+    }
+}
+
+static PyObject *of(attribute *it, PyObject *x)
+{
+    if (it->name == NULL)
+        meet(it, x);
+    return it->get != NULL ? it->get(it->from, x, NULL) : PyObject_GetAttr(x, it->name);
+}
+
+static PyObject *call(attribute *it, PyObject *x)
+{
+    if (it->name == NULL)
+        meet(it, x);
+    return PyObject_CallMethodObjArgs(x, it->name, NULL);
 }
 
 /* Read an integer and drop its object; sets an error where it is none. */
@@ -102,9 +137,8 @@ static int see_layout(PyObject *sizes, PyObject *along, tilewright_layout *it)
 }
 
 /* The type's object, which lives as long as the array that has it; 0 is an error. */
-static uint64_t type_of_elements(PyObject *x)
+static uint64_t type_of_elements(PyObject *found)
 {
-    PyObject *const found = PyObject_GetAttr(x, dtype);
     if (found != NULL)
         Py_DecRef(found);
     return (uint64_t)(uintptr_t)found;
@@ -118,29 +152,29 @@ PyObject *tilewright_type_of(uint64_t elements)
 /* CuPy makes a tuple for each of shape and strides, which takes most of the time. */
 static int see_cupy_layout(PyObject *x, tilewright_layout *it)
 {
-    const int follow = tilewright_libraries[CUPY].has_contiguous
-                           ? tilewright_truth(PyObject_GetAttr(x, contiguous))
-                           : NO;
+    if (contiguous.name == NULL)
+        meet(&contiguous, x);
+    const int follow = contiguous.from == NULL ? NO : tilewright_truth(of(&contiguous, x));
     if (follow == NO)
-        return see_layout(PyObject_GetAttr(x, shape), PyObject_GetAttr(x, strides), it);
+        return see_layout(of(&shape, x), of(&strides, x), it);
     if (follow == YES)
-        it->dimensions = several(PyObject_GetAttr(x, shape), it->shape);
+        it->dimensions = several(of(&shape, x), it->shape);
     it->steps[0] = FOLLOWING;
     return it->dimensions > 0;
 }
 
 static int see_cupy(PyObject *x, tilewright_seen *it)
 {
-    PyObject *const memory = PyObject_GetAttr(x, data);
+    PyObject *const memory = of(&data, x);
     if (memory == NULL)
         return NO;
-    it->address = tilewright_address(PyObject_GetAttr(memory, ptr));
+    it->address = tilewright_address(of(&ptr, memory));
     if (tilewright_is_well())
-        it->device = number(PyObject_GetAttr(memory, device_id));
+        it->device = number(of(&device_id, memory));
     Py_DecRef(memory);
     if (!tilewright_is_well() || !see_cupy_layout(x, &it->layout))
         return NO;
-    it->layout.elements = type_of_elements(x);
+    it->layout.elements = type_of_elements(of(&dtype, x));
     return it->layout.elements != 0;
 }
 
@@ -161,44 +195,40 @@ static int see_described(PyObject *x, tilewright_seen *it)
     it->layout.elements =
         (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
     if (found.code == DL_COMPLEX) /* no others are lazily conjugated */
-        it->conjugated = tilewright_truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
+        it->conjugated = tilewright_truth(call(&is_conj, x));
     return tilewright_is_well();
 }
 
-/* The same by attributes, for PyTorch before 2.10. */
+/* The same by attributes, for an older PyTorch. */
 static int see_attributes(PyObject *x, tilewright_seen *it)
 {
-    PyObject *const how = PyObject_GetAttr(x, layout);
+    PyObject *const how = of(&layout, x);
     if (how != NULL)
         Py_DecRef(how);
     if (how != tilewright_libraries[TORCH].strided)
         return NO;
-    it->address = tilewright_address(PyObject_CallMethodObjArgs(x, data_ptr, NULL));
+    it->address = tilewright_address(call(&data_ptr, x));
     if (tilewright_is_well())
-        it->device = number(PyObject_CallMethodObjArgs(x, get_device, NULL));
+        it->device = number(call(&get_device, x));
     if (tilewright_is_well())
-        it->conjugated = tilewright_truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
-    if (!tilewright_is_well() ||
-        !see_layout(PyObject_GetAttr(x, shape), PyObject_CallMethodObjArgs(x, stride, NULL),
-                    &it->layout))
+        it->conjugated = tilewright_truth(call(&is_conj, x));
+    if (!tilewright_is_well() || !see_layout(of(&tensor_shape, x), call(&stride, x), &it->layout))
         return NO;
-    it->layout.elements = type_of_elements(x);
+    it->layout.elements = type_of_elements(of(&tensor_dtype, x));
     return it->layout.elements != 0;
 }
 
 static int see_torch(PyObject *x, int grad, tilewright_seen *it)
 {
     return (tilewright_libraries[TORCH].describe != NULL ? see_described : see_attributes)(x, it) &&
-           tilewright_truth(PyObject_CallMethodObjArgs(x, is_neg, NULL)) == NO &&
-           (!grad || tilewright_truth(PyObject_GetAttr(x, requires_grad)) == NO);
+           tilewright_truth(call(&is_neg, x)) == NO &&
+           (!grad || tilewright_truth(of(&requires_grad, x)) == NO);
 }
 
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
 {
     memset(it, 0, sizeof *it);
-    PyObject *const type = PyObject_Type(x);
-    Py_DecRef(type); /* the array keeps it */
-    if (type != tilewright_libraries[kind].type)
+    if (type_of(x) != tilewright_libraries[kind].type)
         return NO;
     if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
         return NO;
@@ -208,8 +238,7 @@ int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
 
 int tilewright_kind_of(PyObject *x)
 {
-    PyObject *const type = PyObject_Type(x);
-    Py_DecRef(type);
+    PyObject *const type = type_of(x);
     int kind = 0;
     while (kind < KINDS && (tilewright_libraries[kind].type == NULL ||
                             tilewright_libraries[kind].type != type))
@@ -235,7 +264,8 @@ PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t cou
 /* DLPack's function of a type of arrays; null where it has none. */
 static tilewright_describe *description_by(PyObject *type)
 {
-    PyObject *const capsule = PyObject_GetAttr(type, exchanges);
+    PyObject *const name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    PyObject *const capsule = PyObject_GetAttr(type, name);
     const exchange *const found =
         capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (capsule != NULL)
@@ -258,8 +288,6 @@ PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count
     tilewright_libraries[kind].strided = tilewright_kept(given[6]);
     if (kind == TORCH)
         tilewright_libraries[kind].describe = description_by(given[1]);
-    else
-        tilewright_libraries[kind].has_contiguous = PyObject_HasAttr(given[1], contiguous);
     tilewright_libraries[kind].type = tilewright_kept(given[1]);
     return tilewright_none();
 }

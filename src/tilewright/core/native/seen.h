@@ -31,7 +31,6 @@ typedef struct {
     PyObject *grad;   /* PyTorch's is_grad_enabled() */
     PyObject *strided;
     tilewright_describe *describe; /* DLPack's function, where PyTorch has one */
-    int has_contiguous;            /* whether CuPy's arrays say that they are contiguous */
 } tilewright_arrays;
 
 extern tilewright_arrays tilewright_libraries[KINDS];
@@ -58,9 +57,6 @@ typedef struct {
     int64_t device;
     int conjugated;
 } tilewright_seen;
-
-/* Make the names of attributes. */
-void tilewright_name_attributes(void);
 
 /* The library of an array; KINDS for none. */
 int tilewright_kind_of(PyObject *x);

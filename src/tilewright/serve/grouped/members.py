@@ -319,8 +319,8 @@ def _prepared(
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
-        tuple(launches), np.concatenate(places), tuple(sorted(rest)), extents.T.ravel(), [], of, first[0].ordinal,
-        [(x.shape[down], y.shape[right]) for x, y, _ in views],
+        tuple(launches), np.concatenate(places), tuple(sorted(rest)), extents.T.ravel(), [], of,
+        first[0].ordinal, [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for x in first if x is not None),
     )  # fmt: skip
 
