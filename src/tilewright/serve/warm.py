@@ -63,8 +63,9 @@ looks: dict[type, Callable[..., Any]] = {}
 """What does all of gemm() for a call like one made before, by the kind of a; of others None."""
 
 looks_at_all: list[Callable[..., Any]] = []
-"""Of matrices that are of one known library and device: returns what there is to know of all as
-bytes, and their addresses as bytes; None of any others.  Empty where there is no core."""
+"""Of lists of matrices of one known library and device: returns what there is to know of all as
+bytes, equal bytes as one object, and their addresses as bytes; None of any others.  Empty where
+there is no core."""
 
 _table = _Table()
 _known: list[Any] = []
