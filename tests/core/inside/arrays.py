@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +39,13 @@ class CuPyArray:
     @property
     def _c_contiguous(self):
         size = self.dtype.itemsize
-        return self.strides == (size * self.shape[1], size)
+        return type(self.shape) is tuple and self.strides == (size * self.shape[1], size)
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+
+    def __len__(self):
+        return self.shape[0]
 
 
 class Tensor:

@@ -29,6 +29,7 @@ PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);
+intptr_t PyObject_Size(PyObject *x);
 PyObject *PyUnicode_InternFromString(const char *text);
 const char *PyUnicode_AsUTF8AndSize(PyObject *text, intptr_t *size);
 intptr_t PyTuple_Size(PyObject *tuple);
