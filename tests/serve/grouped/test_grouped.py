@@ -124,6 +124,13 @@ def test_all_results_are_looked_at_before_the_first_is_written(pairs):
     assert not np.any(first.words if pairs else first)
 
 
+def test_sparse_tensors_are_refused():
+    torch = pytest.importorskip("torch")
+    x = torch.ones((3, 3))
+    with pytest.raises(ValueError, match=r"b\[1\]\.layout=torch.sparse_coo is not dense"):
+        tw.grouped_gemm([x, x], [x, x.to_sparse()])
+
+
 def test_types_of_short_results_are_looked_at_before_the_first_is_written():
     x, c = np.ones((3, 3), "f2"), [np.zeros((3, 3), "f4"), np.zeros((3, 3), "f2")]
     with pytest.raises(ValueError, match=r"c\[1\]\.dtype=float16"):

@@ -112,6 +112,30 @@ def test_tensors_of_short_types(cuda, name):
         assert torch.allclose(c.float(), x.float() @ weights.float(), rtol=2e-2, atol=0.2)
 
 
+def test_tensors_that_are_no_operands_are_refused(cuda):
+    """Though calls like it, but for one tensor, were made before."""
+    torch = imported("torch")
+    x, z = (torch.ones((16, 16), device="cuda", dtype=t) for t in (torch.float32, torch.complex64))
+    for _ in range(2):
+        assert bool((tw.grouped_gemm([x, x], [x, x])[1] == 16).all())
+    for wrong, said in (
+        (x.clone().requires_grad_(), "requires grad"),
+        (z.conj().imag, "is a negated view"),
+        (x.to_sparse(), r"b\[1\]\.layout"),
+        (x[::2, ::2], "product 1"),
+        (x.double(), r"b\[1\]\.dtype"),
+        (x.cpu(), "give arrays of one kind"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=said):
+            tw.grouped_gemm([x, x], [x, wrong])
+    with torch.no_grad():
+        found = tw.grouped_gemm([x, x], [x, x.clone().requires_grad_()])
+    assert bool((found[1] == 16).all())
+    right = z.conj() @ z  # which meets no plan of unconjugated operands
+    for a in (z, z.conj()):
+        assert torch.equal(tw.grouped_gemm([z, a], [z, z])[1], right)
+
+
 def test_a_group_in_a_graph(cupy):
     a = [cupy.random.rand(n, 30) for n in (3, 200, 64)]
     c = [cupy.zeros((len(x), len(x))) for x in a]

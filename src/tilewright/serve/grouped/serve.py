@@ -135,6 +135,10 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
             raise ValueError(
                 f"{name}[{at}].shape={tuple(x.shape)} is not a matrix; give two dimensions"
             )
+        if hasattr(x, "data_ptr") and str(x.layout) != "torch.strided":
+            raise ValueError(
+                f"{name}[{at}].layout={x.layout} is not dense; give {name}[{at}].to_dense()"
+            )
         if not _alike(x, first):
             raise TypeError(
                 f"{name}[{at}] is a {type(x).__name__} but a[0] is a {type(first).__name__};"
