@@ -124,7 +124,7 @@ def test_tensors_that_are_no_operands_are_refused(cuda):
         (x.to_sparse(), r"b\[1\]\.layout"),
         (x[::2, ::2], "product 1"),
         (x.double(), r"b\[1\]\.dtype"),
-        (x.cpu(), "give arrays of one kind"),
+        (x.cpu(), "arrays on one CUDA device only"),
     ):
         with pytest.raises((ValueError, TypeError), match=said):
             tw.grouped_gemm([x, x], [x, wrong])

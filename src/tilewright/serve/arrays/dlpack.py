@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DLPackArrays", "Exported", "exported"]
 
-# dlpack.h: memory of a device, and memory that CUDA moves between devices and host.
-_CUDA = (2, 13)
+# dlpack.h: memory of the host, of a device, and memory that CUDA moves between the two.
+_CPU, _CUDA = 1, (2, 13)
 
 _LEGACY_STREAM = 1
 _READ_ONLY = 1
@@ -166,8 +166,10 @@ class DLPackArrays:
                 continue
             kind, number = x.__dlpack_device__()
             if int(kind) not in _CUDA:
+                place = (int(kind), int(number))
+                where = "in the host's memory" if place[0] == _CPU else f"on DLPack device {place}"
                 raise TypeError(
-                    f"{name} is a {type(x).__name__} on DLPack device {(int(kind), int(number))};"
+                    f"{name} is a {type(x).__name__} {where};"
                     " give NumPy arrays only, or arrays on one CUDA device only"
                 )
         self.stream = _named_stream(a if c is None else c)
