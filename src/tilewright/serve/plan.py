@@ -31,13 +31,16 @@ class WorkspaceError(OutOfMemoryError):
     """A device has too little memory for what a call needs besides; nothing was enqueued."""
 
 
+_Words = ctypes.c_double * 4
+
+
 class _Call(ctypes.Structure):
     """tilewright_call of core.h."""
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("a", "b", "c", "report")),
-        ("alpha", ctypes.c_double * 4),
-        ("beta", ctypes.c_double * 4),
+        ("alpha", _Words),
+        ("beta", _Words),
         ("stream", ctypes.c_void_p),
         ("vectors", ctypes.c_uint64 * len(VECTORS)),
         ("members", ctypes.c_void_p),
@@ -205,8 +208,10 @@ def call_of(
 
 def _words(value: Any) -> Any:
     """Return a scalar's real and imaginary parts, high and low."""
+    if type(value) is int or type(value) is float:  # as nearly all are
+        return _Words(value)
     high, low = (complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0)))
-    return (ctypes.c_double * 4)(high.real, low.real, high.imag, low.imag)
+    return _Words(high.real, low.real, high.imag, low.imag)
 
 
 def _native(device: Any, laid: Layout) -> int:
