@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
 
 
+_AS_IT_IS = contextlib.nullcontext()
+
+
 class LoadedKernel:
     """A function of a cubin in a device's context; unloaded with its last reference.
 
@@ -140,6 +143,7 @@ class CUDADevice(LiveDevice):
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
         self.lost: DeviceLostError | None = None
         self._starting = threading.RLock()
+        self._here = threading.local()
 
     @property
     def backend(self) -> str:
@@ -230,9 +234,27 @@ class CUDADevice(LiveDevice):
         with self._starting, self.current():
             return int(self.check(self.api.cuStreamCreate(NON_BLOCKING), "making a stream"))
 
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> contextlib.AbstractContextManager[None]:
         """Make the context current for the calling thread, and then what was before."""
+        return _AS_IT_IS if getattr(self._here, "stays", False) else self._pushed()
+
+    @contextlib.contextmanager
+    def staying_current(self) -> Iterator[None]:
+        """Do so once for all that a thread of our own does within a ``with`` block.
+
+        Where the driver refuses it, it refuses what the thread does, too.
+        """
+        (refused,) = self.api.cuCtxPushCurrent(self._primary)
+        self._here.stays = not refused
+        try:
+            yield
+        finally:
+            self._here.stays = False
+            if not refused:
+                self.api.cuCtxPopCurrent()
+
+    @contextlib.contextmanager
+    def _pushed(self) -> Iterator[None]:
         self.check(self.api.cuCtxPushCurrent(self._primary), f"using {self.id}")
         try:
             yield
@@ -325,6 +347,8 @@ class CUDADevice(LiveDevice):
         keep: Any = None,
         name: str = "kernel",
         held: int = 0,
+        *,
+        timed: bool = True,
     ) -> CUDAEvent:
         """Enqueue anything, a library's kernel for one, between two events.
 
@@ -343,6 +367,8 @@ class CUDADevice(LiveDevice):
         held : int
             So many launches are enqueued while the stream is kept busy.  Without it, events around
             a kernel of ten microseconds measure how fast the host enqueues it.
+        timed : bool
+            Whether somebody asks how long it took, besides a timeline.
         """
         from tilewright.backend.cuda.events import CUDAEvent
 
@@ -355,7 +381,7 @@ class CUDADevice(LiveDevice):
             if held:
                 self._hold.enqueue(stream, held)
             # Nothing may come between: the device is faster than Python.
-            begun = self.api.cuEventRecord(pair[0], stream)
+            begun = self.api.cuEventRecord(pair[0], stream) if timed or zero else (0,)
             enqueue()
             ended = self.api.cuEventRecord(pair[1], stream)
             for recorded in (begun, ended):

@@ -101,6 +101,8 @@ class CUDAEvent(Event):
         Where they were recorded: a row of a timeline.
     """
 
+    number = 0  # of what follows one another on a stream, where somebody counts
+
     def __init__(
         self,
         device: Any,
@@ -111,7 +113,8 @@ class CUDAEvent(Event):
         stream: int = 0,
     ) -> None:
         self._device, self._pair, self._keep = device, pair, keep
-        self._name, self._zero, self._stream = name, zero, stream
+        self._name, self._zero, self.stream = name, zero, stream
+        self._has_happened = False
 
     def before(self, stream: int) -> None:
         """Let what is enqueued on a stream from now on wait; the context is current."""
@@ -120,9 +123,13 @@ class CUDAEvent(Event):
 
     def wait(self) -> None:
         """Block until it has ended."""
-        with span("wait"), self._device.current():
-            done = self._device.api.cuEventSynchronize(self._pair[1])
-        self._device.check(done, "the kernel failed on the device")
+        if not self._has_happened:
+            with span("wait"), self._device.current():
+                done = self._device.api.cuEventQuery(self._pair[1])
+                if done[0]:  # not yet, or it failed
+                    done = self._device.api.cuEventSynchronize(self._pair[1])
+            self._device.check(done, "the kernel failed on the device")
+            self._has_happened = True
         if self._zero is not None and is_recording():
             self._tell(self._zero)
 
@@ -141,7 +148,7 @@ class CUDAEvent(Event):
         self._zero = None
         ended = zero.nanoseconds + self._elapsed(zero.event)
         begun = ended - self._elapsed(self._pair[0])
-        device_span(self._device.id, self._name, begun, ended, {"stream": self._stream})
+        device_span(self._device.id, self._name, begun, ended, {"stream": self.stream})
 
     def __del__(self) -> None:
         self._device.events.give_back(self._pair)

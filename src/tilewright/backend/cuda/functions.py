@@ -140,6 +140,15 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+# Called some hundred times while matrices stream through a device, by threads that run Python
+# besides.  None waits for anything, and to give Python's lock away and take it back again takes
+# longer than they do where two threads want it; so they keep it.
+_QUICK = frozenset({
+    "cuCtxPopCurrent", "cuCtxPushCurrent", "cuEventQuery", "cuEventRecord", "cuMemcpy2DAsync",
+    "cuPointerGetAttribute", "cuStreamWaitEvent",
+})  # fmt: skip
+
+
 class Copy2D(ctypes.Structure):
     """CUDA_MEMCPY2D of cuda.h: lines between two places, each with a pitch of its own."""
 
@@ -161,11 +170,11 @@ class Copy2D(ctypes.Structure):
         lines: int,
     ) -> Copy2D:
         """Return a copy between two places: memory type, host's and device's address, pitch."""
-        made = cls(WidthInBytes=width, Height=lines)
-        for side, place in (("src", source), ("dst", to)):
-            for name, value in zip(("MemoryType", "Host", "Device", "Pitch"), place, strict=True):
-                setattr(made, side + name, value)
-        return made
+        (kind, host, device, pitch), (to_kind, to_host, to_device, to_pitch) = source, to
+        return cls(
+            0, 0, kind, host, device, None, pitch,
+            0, 0, to_kind, to_host, to_device, None, to_pitch, width, lines,
+        )  # fmt: skip
 
 
 class CopyPeer(ctypes.Structure):
@@ -211,13 +220,15 @@ class Functions:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
+        self._quick = ctypes.PyDLL(library._name, handle=library._handle)
 
     def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
         if name not in _FUNCTIONS:
             raise AttributeError(f"{name} is no function of the driver's that is called here")
         symbol, parameters = _FUNCTIONS[name]
         try:
-            found = self._library[symbol]  # one of its own: others' have other types
+            # One of its own: others' have other types.
+            found = (self._quick if name in _QUICK else self._library)[symbol]
         except AttributeError:
             made = _lacking
         else:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +36,10 @@ from tilewright.backend.cuda.functions import (
     CopyPeer,
 )
 from tilewright.backend.libcuda import library
-from tilewright.serve.calls import planned, start, wanted_of
-from tilewright.serve.plan import core
+from tilewright.portfolio.find import generation
+from tilewright.serve.arenas import enqueue
+from tilewright.serve.calls import keep, kept, planned, start, wanted_of
+from tilewright.serve.plan import Plan, WorkspaceError, call_of, core
 from tilewright.serve.request import Request, column_major_call
 from tilewright.serve.streamed.placed import DeviceLines
 from tilewright.serve.tensor_cores import has_wgmma
@@ -105,7 +107,11 @@ class Overlapped:
         self._buffers = threads, size
         self._up, self._down, self._passes, *self._lanes = _streams(live)
         self._rings: dict[int, _Ring] = {}
-        self._staging = {stream: threading.Lock() for stream in (self._up, self._down)}
+        # Copies of a direction share its buffers, and events of a stream are numbered in its order.
+        streams = self._up, self._down, self._passes, *self._lanes
+        self._order = {stream: threading.Lock() for stream in streams}
+        self._numbers = count(1)
+        self._awaited: dict[tuple[int, int], int] = {}
         self._held: list[tuple[int, int]] = []
         self._lent: dict[int, tuple[int, int]] = {}
         self._shown: list[Event] = []
@@ -155,7 +161,7 @@ class Overlapped:
         else:
             lines = lines if _is_dense(lines) else np.ascontiguousarray(lines)
             copy = self._staged("tilewright_stage_to_device", memory, pitch, lines)
-        return self._enqueue(copy, self._up, after, lines, "copy to device")
+        return self._copied(copy, self._up, after, lines, "copy to device")
 
     def splits(self, request: Request) -> bool:
         """Whether operands are split into parts once: those of "fp32", on tensor cores."""
@@ -170,7 +176,13 @@ class Overlapped:
         after: Sequence[Event],
     ) -> Event:  # fmt: skip
         """Enqueue the passes over a part of an operand; see `SplitOperand.split`."""
-        return self._shows(to.split(self._live, self._passes, sides, number, steps, operand, after))
+        plan, call = to.split(self._live, self._passes, sides, number, steps, operand)
+
+        def begin() -> None:
+            if not plan.start(call):
+                enqueue(self._live, plan, call, self._passes)
+
+        return self._enqueue(begin, self._passes, after, plan, plan.name)
 
     def multiply(
         self, request: Request, operands: Any, after: Sequence[Event], lane: int,
@@ -178,33 +190,78 @@ class Overlapped:
     ) -> Event:  # fmt: skip
         """Enqueue a product of what is on the device; two lanes fill the device's last waves."""
         stream = self._lanes[lane % len(self._lanes)]
-        if parts:
-            from tilewright.serve.streamed.parts import multiply
-
-            problem, call, exchanged = column_major_call(request, operands)
-            pair = (parts[1], parts[0]) if exchanged else (parts[0], parts[1])
-            event = multiply(self._live, problem, call, pair, stream, after)
-            if event is not None:
-                return self._shows(event)
-        wanted, made = wanted_of(request, operands), []
-        shares = planned(self._live, wanted).plan.shares
-        memory = None if shares else partial(self._lend, stream)
+        (a, _), (b, _), (c, exchanged) = operands
+        plan, of_parts, lends = self._planned(request, operands, parts)
+        x, y = (one.address for one in parts) if of_parts else (a.memory, b.memory)
+        vectors = [one.exponents for one in parts] if of_parts else []
+        if exchanged:  # the kernels' A is the caller's b
+            x, y, vectors = y, x, vectors[::-1]
+        alpha, beta = request.alpha, request.beta
+        call: Any = call_of(x, y, c.memory, alpha, beta, stream, vectors=vectors)
+        memory, made = partial(self._lend, stream) if lends else None, [plan]
 
         def begin() -> None:
-            made.append(start(self._live, wanted, stream, None, memory))
+            try:
+                if lends or not plan.start(call):
+                    enqueue(self._live, plan, call, stream, memory)
+            except WorkspaceError:  # nothing was enqueued, and there are plans that take less
+                wanted = wanted_of(request, operands)
+                made.append(start(self._live, wanted, stream, None, memory).plan)
 
-        return self._between_events(begin, stream, after, made, "gemm")
+        return self._enqueue(begin, stream, after, made, "gemm")
 
-    def _between_events(
-        self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
+    def _planned(
+        self, request: Request, operands: Any, parts: Sequence[Part]
+    ) -> tuple[Plan, bool, bool]:
+        """Return a product's plan, whether it is of parts, and whether it takes lent memory.
+
+        It is looked up by all that a request differs in from tile to tile, and from call to call.
+        """
+        alpha, beta = complex(request.alpha), complex(request.beta)
+        key = (
+            "tile", self._live, generation(), unproved_are_served(), request.precision.letter,
+            request.arithmetic, request.residues, request.trans_a, request.trans_b,
+            request.m, request.n, request.k, not alpha, not beta, not (alpha.imag or beta.imag),
+            *((x.ld, by_rows, x.memory % _PIECE_BYTES) for x, by_rows in operands),
+            *((one.k_fast, one.stride, one.ld) for one in parts),
+        )  # fmt: skip
+        found: tuple[Plan, bool, bool] | None = kept(key)
+        if found is None:
+            plan = None
+            if parts:
+                from tilewright.serve.streamed.parts import plan_of
+
+                plan = plan_of(self._live, *column_major_call(request, operands), parts)
+            if plan is not None:
+                found = plan, True, False
+            else:
+                plan = planned(self._live, wanted_of(request, operands)).plan
+                found = plan, False, not plan.shares
+            keep(key, found)
+        return found
+
+    def _enqueue(
+        self, begin: Callable[[], None], stream: int, after: Sequence[Any], keep: Any, name: str
     ) -> Event:
-        return self._shows(self._live.between_events(begin, stream, after, keep, name))
-
-    def _shows(self, event: Event) -> Event:
-        """Keep an event for the timeline, if one is recorded."""
+        """Enqueue something behind events that were returned here."""
+        live = self._live
+        with self._order[stream]:
+            last = self._last(stream, after)
+            event = live.between_events(begin, stream, last, keep, name, timed=False)
+            event.number = next(self._numbers)
         if is_recording():
             self._shown.append(event)
-        return event
+        return event  # type: ignore[no-any-return]
+
+    def _last(self, stream: int, after: Sequence[Any]) -> list[Any]:
+        """Return those events that a stream does not wait for already, the last of each other."""
+        last = {}
+        for event in after:
+            pair = stream, event.stream
+            if event.stream != stream and event.number > self._awaited.get(pair, 0):
+                self._awaited[pair] = event.number
+                last[event.stream] = event
+        return list(last.values())
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
         """Return a lane's workspace, kept for its next product, as taking one each time is slow."""
@@ -221,26 +278,26 @@ class Overlapped:
         pitch = ld * lines.itemsize
         if isinstance(lines, DeviceLines):
             copy = self._between(memory, pitch, lines, to_us=False)
-            return self._enqueue(copy, self._down, after, lines, "copy to device")
+            return self._copied(copy, self._down, after, lines, "copy to device")
         if self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=False)
-            return self._enqueue(copy, self._down, after, lines, "copy to host")
+            return self._copied(copy, self._down, after, lines, "copy to host")
         dense = lines if _is_dense(lines) else np.empty_like(lines, order="C")
         for event in after:  # in one thread: each that waits keeps a core busy
             event.wait()
         copy = self._staged("tilewright_stage_to_host", memory, pitch, dense)
-        self._enqueue(copy, self._down, (), dense, "copy to host").wait()
+        self._copied(copy, self._down, (), dense, "copy to host").wait()
         if dense is not lines:
             lines[...] = dense
         return None
 
-    def _enqueue(
+    def _copied(
         self, copy: Callable[[int], Any], stream: int, after: Sequence[Event], keep: Any, name: str
     ) -> Event:
         def begin() -> None:
             self._live.check(copy(stream), f"{self._live.id} could not copy")
 
-        return self._between_events(begin, stream, after, keep, name)
+        return self._enqueue(begin, stream, after, keep, name)
 
     def _plane(
         self, memory: int, pitch: int, lines: NDArray[Any], *, to_device: bool
@@ -275,11 +332,10 @@ class Overlapped:
         )  # fmt: skip
 
         def copy(stream: int) -> tuple[int]:
-            with self._staging[stream]:  # one after the other: they share the buffers
-                if stream not in self._rings:
-                    self._rings[stream] = _ring(self._live, *self._buffers)
-                staging = self._rings[stream].staging(stream)
-                return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
+            if stream not in self._rings:
+                self._rings[stream] = _ring(self._live, *self._buffers)
+            staging = self._rings[stream].staging(stream)
+            return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
 
         return copy
 

@@ -88,6 +88,7 @@ class Panels:
         self._whole = memory[0] if memory and not tiling.panels else None
         self._free = [Slot(one) for one in memory] if tiling.panels else []
         self._kept: OrderedDict[tuple[int, int], Slot] = OrderedDict()
+        self._parts: dict[tuple[int, Piece], Slot] = {}  # of the whole, as products take them
 
     def take(self, number: int, steps: Piece) -> Slot:
         """Return pieces of k of a piece of the side, on their way if they were not there.
@@ -98,6 +99,13 @@ class Panels:
             return self._part(number, steps)
         if self._tiling.panels:
             return self._panel(number, steps)
+        slot = self._parts.get((number, steps))
+        if slot is None:
+            slot = self._parts[number, steps] = self._taken(number, steps)
+        return slot
+
+    def _taken(self, number: int, steps: Piece) -> Slot:
+        """Return a part of the whole, on its way."""
         arrival: list[Event] = []
         for p in range(*steps):
             if (number, p) not in self._kept:
@@ -142,7 +150,7 @@ class Panels:
             ready = self._transport.split(
                 self.split, self._sides[number], number, unit, slot.operand(), slot.arrival
             )
-            slot.arrival.append(ready)
+            slot.arrival = [ready]  # behind the copy
         self._kept.update(((number, one), slot) for one in range(*unit))
 
     def _part(self, number: int, steps: Piece) -> Slot:

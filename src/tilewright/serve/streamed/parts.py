@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import Event, GemmCall, Operand
+from tilewright.backend import GemmCall, Operand
 from tilewright.portfolio.find import generation
 from tilewright.problem import Problem, Trans
-from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space
@@ -46,7 +46,7 @@ from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.sources import Operands, Stored
 
-__all__ = ["Part", "SplitOperand", "are_multiplied", "multiply", "steps_to_split"]
+__all__ = ["Part", "SplitOperand", "are_multiplied", "plan_of", "steps_to_split"]
 
 _i = np.int64  # as kernels take sizes and places
 
@@ -131,12 +131,12 @@ class SplitOperand:
         """All of it in bytes."""
         return self.part(0, 0, len(self.ks)).exponents - self.memory
 
-    @property
+    @cached_property
     def sides(self) -> int:
         """Sides, rounded up as guard.h has them."""
         return Operands(Stored(self.side, 1, True), Stored(0, 1, True)).sides
 
-    @property
+    @cached_property
     def _numbers_bytes(self) -> int:
         words = 5 * self.sides + 4  # exponents, three counts and two marks, from any side on
         return _up(4 * words, _PIECE)
@@ -153,10 +153,9 @@ class SplitOperand:
         return found
 
     def split(
-        self, live: Any, stream: int, sides: Piece, number: int, steps: Piece, operand: Operand,
-        after: Sequence[Event],
-    ) -> Event:  # fmt: skip
-        """Enqueue the passes over a piece of the sides, and pieces of k, behind events.
+        self, live: Any, stream: int, sides: Piece, number: int, steps: Piece, operand: Operand
+    ) -> tuple[Plan, Any]:
+        """Return the passes over a piece of the sides, and pieces of k, and their call.
 
         Parameters
         ----------
@@ -172,8 +171,6 @@ class SplitOperand:
             The pieces of k.
         operand : Operand
             Where they are on the device.
-        after : sequence of Event
-            Of their copies.
         """
         begin, end = span(self.ks, steps)
         stored = Stored(sides[1] - sides[0], end - begin, self.k_fast)
@@ -190,8 +187,7 @@ class SplitOperand:
             keep(key, plan)
         assert self.decisions is not None
         told = self.decisions[number, steps[0]].ctypes.data
-        call = call_of(operand.memory, to.address, to.exponents, 1, 0, stream, report=told)
-        return _started(live, plan, call, stream, after)
+        return plan, call_of(operand.memory, to.address, to.exponents, 1, 0, stream, report=told)
 
 
 def steps_to_split(
@@ -246,23 +242,14 @@ def are_multiplied(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
     return terms >= TERMS_FP16 and max(cut_a, cut_b) <= seen // TERMS_A_CUT
 
 
-def multiply(
-    live: Any, problem: Problem, call: GemmCall, parts: tuple[Part, Part], stream: int,
-    after: Sequence[Event],
-) -> Event | None:  # fmt: skip
-    """Enqueue a product of parts of kernels' A and B; None where single precision serves it."""
+def plan_of(
+    live: Any, problem: Problem, call: GemmCall, exchanged: bool, parts: Sequence[Part]
+) -> Plan | None:
+    """Return the plan of a product of parts of A and B; None where single precision serves it."""
+    if why_ieee(live, problem, call, "fp32"):
+        return None
     a, b = (x._replace(address=0, exponents=0) for x in parts)
-    key = "parts", live, problem, a, b, generation()
-    plan = kept(key)
-    if plan is None:
-        if why_ieee(live, problem, call, "fp32"):
-            return None
-        plan = _laid_out(live, problem, a, b)
-        keep(key, plan)
-    vectors = [x.exponents for x in parts]
-    places = parts[0].address, parts[1].address, call.c.memory
-    native = call_of(*places, call.alpha, call.beta, stream, vectors=vectors)
-    return _started(live, plan, native, stream, after)
+    return _laid_out(live, problem, b, a) if exchanged else _laid_out(live, problem, a, b)
 
 
 def _laid_out(live: Any, problem: Problem, a: Part, b: Part) -> Plan:
@@ -284,14 +271,6 @@ def _laid_out(live: Any, problem: Problem, a: Part, b: Part) -> Plan:
             for k0 in range(0, k, MOST_K)
         ]  # fmt: skip
         return Plan(live, steps, space)
-
-
-def _started(live: Any, plan: Plan, call: Any, stream: int, after: Sequence[Event]) -> Event:
-    def begin() -> None:
-        enqueue(live, plan, call, stream)
-
-    event: Event = live.between_events(begin, stream, after, plan, plan.name)
-    return event
 
 
 def _up(number: int, unit: int) -> int:

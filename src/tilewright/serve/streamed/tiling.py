@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -365,11 +366,12 @@ class Tiling:
                 yield Task(place, (p, p + 1), p == 0, p == last - 1)
             return
         wanted = set(places)
-        for place, (begin, end) in self._arrivals():
+        for place, (begin, end) in self._arrivals:
+            if place not in wanted:
+                continue
             for first in range(begin, end, 1 if self.apart else end - begin):
                 until = first + 1 if self.apart else end
-                if place in wanted:
-                    yield Task(place, (first, until), first == 0, until == last)
+                yield Task(place, (first, until), first == 0, until == last)
 
     def unit(self, number: int, p: int) -> Piece:
         """Return the pieces of k that come together with one, of a strip."""
@@ -379,29 +381,32 @@ class Tiling:
             return 0, len(self.k)
         return (0, self.together) if p < self.together else (self.together, len(self.k))
 
-    def _arrivals(self) -> Iterator[tuple[Place, Piece]]:
-        """Yield tiles, and pieces of k that they can be multiplied by, as strips and slabs come."""
+    @cached_property
+    def _arrivals(self) -> list[tuple[Place, Piece]]:
+        """Tiles, and pieces of k that they can be multiplied by, as strips and slabs come."""
+        found: list[tuple[Place, Piece]] = []
         every, last = self.places(), len(self.k)
         there, done = [0] * len(every), [0] * len(every)  # of k, by strips
         strips, slabs = 0, 0
 
-        def ready() -> Iterator[tuple[Place, Piece]]:
+        def ready() -> None:
             for at, place in enumerate(every):
                 end = min(there[at], slabs)
                 if end > done[at]:
-                    yield place, (done[at], end)
+                    found.append((place, (done[at], end)))
                     done[at] = end
 
         for slabs in range(1, last + 1):
-            yield from ready()
+            ready()
             come = self.early if self.placed else max(1, round(self.early * slabs / last))
             while strips < come:
                 there[strips] = self.together
                 strips += 1
-                yield from ready()
+                ready()
         for at in range(len(every)):
             there[at] = last
-            yield from ready()
+            ready()
+        return found
 
 
 def aligned(length: int, itemsize: int) -> int:

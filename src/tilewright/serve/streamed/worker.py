@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,28 +124,39 @@ class Worker:
         self._begun = 0
         self._written: set[Place] = set()  # tiles that are copied back
         self._failed: BaseException | None = None
+        self._requests: dict[tuple[int, int, int, bool], Request] = {}
 
     def run(self) -> None:
         """Compute tiles until there are no more; what fails is told to the schedule."""
-        try:
-            self._take_memory()
-            if self._transport.overlaps:
-                self._overlapped()
-            else:
-                for one in self._started():
-                    self._finish(*one)
-        except BaseException as error:
-            self._fail(error)
-        try:
-            self._transport.close()
-        except BaseException as error:
-            self._fail(error)
+        with self._current():
+            try:
+                self._take_memory()
+                if self._transport.overlaps:
+                    self._overlapped()
+                else:
+                    for one in self._started():
+                        self._finish(*one)
+            except BaseException as error:
+                self._fail(error)
+            try:
+                self._transport.close()
+            except BaseException as error:
+                self._fail(error)
         if self._failed is not None:  # nothing here touches its tiles now: others begin them anew
             self._job.schedule.lose(self._number, self._failed)
 
+    def _current(self) -> AbstractContextManager[None]:
+        """Return what a thread does all it does within: a CUDA device is made current once."""
+        return getattr(self._transport.live, "staying_current", nullcontext)()
+
     def _overlapped(self) -> None:
         """Let a thread copy finished tiles."""
-        thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
+
+        def finish() -> None:
+            with self._current():
+                self._finish_all()
+
+        thread = threading.Thread(target=finish, name="tilewright-download", daemon=True)
         try:
             for one in self._started():
                 if thread.ident is None:
@@ -289,10 +301,7 @@ class Worker:
         job = self._job
         (top, bottom), (left, right) = self._pieces(task.place)
         first, last = span(job.tiling.k, task.steps) if job.reads else (0, 0)
-        part = replace(
-            job.request, m=bottom - top, n=right - left, k=last - first, report=None,
-            beta=job.request.beta if task.is_first else 1,
-        )  # fmt: skip
+        part = self._request(bottom - top, right - left, last - first, task.is_first)
         target = tile.operand(), job.c.row_major
         if panels:
             operands = [
@@ -311,6 +320,14 @@ class Worker:
         if job.tiling.panels:
             for slot in panels:
                 slot.users.append(ended)
+
+    def _request(self, m: int, n: int, k: int, is_first: bool) -> Request:
+        """Return the request of a product of some sizes: the same for many tiles."""
+        of, key = self._job.request, (m, n, k, is_first)
+        if key not in self._requests:
+            beta = of.beta if is_first else 1
+            self._requests[key] = replace(of, m=m, n=n, k=k, report=None, beta=beta)
+        return self._requests[key]
 
     # -- finished tiles --------------------------------------------------------------------
 
