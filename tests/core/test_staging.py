@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tilewright.backend.cuda.functions import MEMORY_HOST, Copy2D
 from tilewright.core import library
-from tilewright.serve.streamed.overlapped import _Lines, _Staging
+from tilewright.serve.streamed.buffers import Lines, Staging
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the core's library")
 
@@ -45,10 +45,10 @@ def staged(name, device, pitch, host, size, threads, record=RECORD):
     buffers = np.full(2 * threads * size, 0xEE, np.uint8)
     events = (c_void_p * (2 * threads))()
     called = [ctypes.cast(x, c_void_p).value for x in (PUSH, POP, copy, record, EVENT)]
-    staging = _Staging(
+    staging = Staging(
         *called, None, None, buffers.ctypes.data, ctypes.addressof(events), size, threads
     )
-    lines = _Lines(
+    lines = Lines(
         device.ctypes.data, pitch, host.ctypes.data, host.strides[0], host.shape[1], len(host)
     )
     # As the package calls it: other threads run Python meanwhile, here the device's functions.

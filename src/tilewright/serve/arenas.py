@@ -126,7 +126,7 @@ def release() -> None:
     allocators, which may keep it: ``torch.cuda.empty_cache()``, ``free_all_blocks()``.  So do
     pinned buffers for matrices in the host's memory.
     """
-    streamed = sys.modules.get("tilewright.serve.streamed.overlapped")  # which imports this
+    streamed = sys.modules.get("tilewright.serve.streamed.buffers")
     if streamed is not None:
         streamed.release_buffers()
     from tilewright.backend.cuda import probe

@@ -46,7 +46,7 @@ def is_able(live: LiveDevice) -> bool:
 
 def _free_memory(live: Any) -> int:
     """Return what is free, and what is kept for calls like this one."""
-    from tilewright.serve.streamed.overlapped import kept_bytes
+    from tilewright.serve.streamed.buffers import kept_bytes
 
     return int(live.free_memory) + sum(kept_bytes(live))
 

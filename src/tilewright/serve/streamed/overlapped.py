@@ -25,22 +25,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import Event, Operand, OutOfMemoryError
+from tilewright.backend import Event, Operand
 from tilewright.backend.cuda.events import CUDAEvent
 from tilewright.backend.cuda.functions import (
     MEMORY_DEVICE,
     MEMORY_HOST,
-    NO_TIMING,
     NON_BLOCKING,
     Copy2D,
     CopyPeer,
 )
-from tilewright.backend.libcuda import library
 from tilewright.portfolio.find import generation
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import keep, kept, planned, start, wanted_of
 from tilewright.serve.plan import Plan, WorkspaceError, call_of, core
 from tilewright.serve.request import Request, column_major_call
+from tilewright.serve.streamed import buffers
 from tilewright.serve.streamed.placed import DeviceLines
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.serve.unproved import unproved_are_served
@@ -50,17 +49,11 @@ if TYPE_CHECKING:
     from tilewright.serve.streamed.parts import Part, SplitOperand
     from tilewright.serve.streamed.tiling import Piece
 
-__all__ = ["Overlapped", "kept_bytes", "release_buffers"]
+__all__ = ["Overlapped"]
 
-# Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
-# and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
-_THREADS, _BUFFER_BYTES = 12, 4 << 20
 _LEAST_BUFFER_BYTES = 64 << 10
 
 _PAGE_BYTES = 4 << 10
-
-# What is kept for later calls: buffers of both directions of two calls at once.
-_MOST_KEPT_BYTES = 4 * 2 * _THREADS * _BUFFER_BYTES
 
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
@@ -96,8 +89,8 @@ class Overlapped:
     def __init__(self, live: Any, host_limit: int | None = None, *, keeps: bool = True) -> None:
         self._keeps = keeps
         self.live = self._live = live
-        threads = min(_THREADS, os.cpu_count() or 1)
-        size = _BUFFER_BYTES
+        threads = min(buffers.THREADS, os.cpu_count() or 1)
+        size = buffers.BUFFER_BYTES
         if host_limit is not None:  # two directions
             threads = max(1, min(threads, host_limit // (4 * _LEAST_BUFFER_BYTES)))
             size = min(size, host_limit // (4 * threads))
@@ -106,7 +99,7 @@ class Overlapped:
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
         self._up, self._down, self._passes, *self._lanes = _streams(live)
-        self._rings: dict[int, _Ring] = {}
+        self._rings: dict[int, buffers.Ring] = {}
         # Copies of a direction share its buffers, and events of a stream are numbered in its order.
         streams = self._up, self._down, self._passes, *self._lanes
         self._order = {stream: threading.Lock() for stream in streams}
@@ -115,7 +108,7 @@ class Overlapped:
         self._held: list[tuple[int, int]] = []
         self._lent: dict[int, tuple[int, int]] = {}
         self._shown: list[Event] = []
-        self._pages: list[_Ring] = []
+        self._pages: list[buffers.Ring] = []
 
     def allocate(self, sizes: Sequence[int]) -> list[int]:
         """Return pieces of device memory of so many bytes, until `close`."""
@@ -127,14 +120,14 @@ class Overlapped:
 
     def _take(self, size: int) -> int:
         """Return so many bytes of device memory, until `close`."""
-        held = _take(self._live, size) if self._keeps else (self._live.allocate(size), size)
+        held = buffers.take(self._live, size) if self._keeps else (self._live.allocate(size), size)
         self._held.append(held)
         return held[0]
 
     def words(self, shape: tuple[int, ...]) -> NDArray[np.int32]:
         """Return memory of the host that the device writes, until `close`."""
         size = 4 * math.prod(shape)
-        page = _ring(self._live, 1, max(_PAGE_BYTES, 1 << size.bit_length()))
+        page = buffers.ring(self._live, 1, max(_PAGE_BYTES, 1 << size.bit_length()))
         self._pages.append(page)
         return page.memory[:size].view(np.int32).reshape(shape)
 
@@ -326,14 +319,14 @@ class Overlapped:
         self, function: str, memory: int, pitch: int, lines: NDArray[Any]
     ) -> Callable[[int], Any]:
         """Return what copies lines through pinned buffers, given a stream."""
-        what = _Lines(
+        what = buffers.Lines(
             memory, pitch, lines.ctypes.data, lines.strides[0], lines.shape[1] * lines.itemsize,
             len(lines),
         )  # fmt: skip
 
         def copy(stream: int) -> tuple[int]:
             if stream not in self._rings:
-                self._rings[stream] = _ring(self._live, *self._buffers)
+                self._rings[stream] = buffers.ring(self._live, *self._buffers)
             staging = self._rings[stream].staging(stream)
             return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
 
@@ -359,9 +352,9 @@ class Overlapped:
             event.wait()
         with live.current(), ExitStack() as rest:
             for ring in (*self._rings.values(), *self._pages):
-                rest.callback(_keep, ring)
+                rest.callback(buffers.keep, ring)
             for memory, size in self._held:
-                rest.callback(_leave, live, memory, size if self._keeps else None)
+                rest.callback(buffers.leave, live, memory, size if self._keeps else None)
             # What factors matrices is on the device's own, and may have been interrupted.
             for stream in (self._up, self._down, self._passes, *self._lanes, live.stream):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
@@ -394,155 +387,3 @@ def _streams(live: Any) -> tuple[int, ...]:
             for urgency in (0, 0, _URGENT, 0, 0)
         ]
     return tuple(map(int, made))
-
-
-# -- pinned buffers ------------------------------------------------------------------------
-
-
-class _Lines(ctypes.Structure):
-    """tilewright_lines of staging.h."""
-
-    _fields_ = [
-        ("device", ctypes.c_uint64), ("pitch", ctypes.c_uint64), ("host", ctypes.c_void_p),
-        ("step", ctypes.c_int64), ("width", ctypes.c_uint64), ("lines", ctypes.c_uint64),
-    ]  # fmt: skip
-
-
-# The driver's functions that staging.c calls, in the order of tilewright_staging.
-_CALLED = (
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemcpy2DAsync_v2", "cuEventRecord",
-    "cuEventSynchronize",
-)  # fmt: skip
-
-
-class _Staging(ctypes.Structure):
-    """tilewright_staging of staging.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in _CALLED),
-        ("context", ctypes.c_void_p), ("stream", ctypes.c_void_p), ("buffers", ctypes.c_void_p),
-        ("events", ctypes.c_void_p), ("buffer_bytes", ctypes.c_uint64),
-        ("threads", ctypes.c_uint64),
-    ]  # fmt: skip
-
-
-class _Ring:
-    """Pinned buffers of one direction, two for each thread, and events of the device's copies.
-
-    Parameters
-    ----------
-    live : CUDADevice
-        Which copies.
-    threads, size : int
-        Of threads, and bytes of a buffer.
-    """
-
-    def __init__(self, live: Any, threads: int, size: int) -> None:
-        self.of = live, threads, size
-        self._holder = live.pinned(2 * threads * size)
-        self.memory: NDArray[np.uint8] = self._holder.__enter__()
-        make = live.api.cuEventCreate
-        with live.current():
-            made = [live.check(make(NO_TIMING), "making an event") for _ in range(2 * threads)]
-        self._events = (ctypes.c_void_p * len(made))(*made)
-
-    def staging(self, stream: int) -> _Staging:
-        """Return it as C takes it."""
-        (live, threads, size), found = self.of, library()
-        functions = [ctypes.cast(found[name], ctypes.c_void_p).value for name in _CALLED]  # type: ignore[index]
-        return _Staging(
-            *functions, live.context, stream, self.memory.ctypes.data,
-            ctypes.addressof(self._events), size, threads,
-        )  # fmt: skip
-
-    def free(self) -> None:
-        """Give the memory back; the device no longer uses it."""
-        live = self.of[0]
-        with live.current():
-            for event in self._events:
-                live.api.cuEventDestroy(event)
-        self._holder.__exit__(None, None, None)
-
-
-# To lock pages takes longer than to copy what they hold, so buffers are kept for the next call.
-_kept: list[_Ring] = []
-_lock = threading.Lock()
-
-
-def _ring(live: Any, threads: int, size: int) -> _Ring:
-    with _lock:
-        for one in _kept:
-            if one.of == (live, threads, size):
-                _kept.remove(one)
-                return one
-    return _Ring(live, threads, size)
-
-
-def _keep(ring: _Ring) -> None:
-    """Keep buffers for the next call; those kept longest make room."""
-    gone = []
-    with _lock:
-        _kept.append(ring)
-        while sum(2 * math.prod(one.of[1:]) for one in _kept) > _MOST_KEPT_BYTES:
-            gone.append(_kept.pop(0))
-    for one in gone:
-        one.free()
-
-
-def release_buffers() -> None:
-    """Give pinned buffers and device memory back that no call uses."""
-    with _lock:
-        kept, _kept[:] = _kept[:], []
-        left, _left[:] = _left[:], []
-    for one in kept:
-        one.free()
-    for live, memory, _ in left:
-        live.free(memory)
-
-
-# -- device memory -------------------------------------------------------------------------
-
-# Of a device's memory, the part that is kept for the next call.  Copies right after memory was
-# given back were slower; presumably the driver clears it with the engines that copy.
-_PART_KEPT = 1 / 8
-
-_left: list[tuple[Any, int, int]] = []  # by age: device, address and bytes
-
-
-def kept_bytes(live: Any) -> list[int]:
-    """Return the bytes of each piece of a device's memory that is kept for the next call."""
-    with _lock:
-        return [size for other, _, size in _left if other is live]
-
-
-def _take(live: Any, size: int) -> tuple[int, int]:
-    """Return memory of so many bytes, or not many more, and how many."""
-    with _lock:
-        fit = [one for one in _left if one[0] is live and size <= one[2] <= 2 * size]
-        if fit:
-            found = min(fit, key=lambda one: one[2])
-            _left.remove(found)
-            return found[1:]
-    try:
-        return live.allocate(size), size
-    except OutOfMemoryError:
-        release_buffers()
-        return live.allocate(size), size
-
-
-def _leave(live: Any, memory: int, size: int | None) -> None:
-    """Keep memory of so many bytes for the next call; what was kept longest makes room."""
-    if size is None or live.spec.memory_bytes is None:
-        live.free(memory)
-        return
-    gone = []
-    with _lock:
-        _left.append((live, memory, size))
-        here = [one for one in _left if one[0] is live]
-        total = sum(one[2] for one in here)
-        while total > _PART_KEPT * live.spec.memory_bytes:
-            gone.append(here.pop(0))
-            _left.remove(gone[-1])
-            total -= gone[-1][2]
-    for _, address, _ in gone:
-        live.free(address)

@@ -172,7 +172,7 @@ def _room(live: Any, wanted: int) -> int:
     A device is not asked where so many are kept.
     """
     if live.backend == "cuda":
-        from tilewright.serve.streamed.overlapped import kept_bytes
+        from tilewright.serve.streamed.buffers import kept_bytes
 
         kept = kept_bytes(live)
         return wanted if max(kept, default=0) >= wanted else int(
