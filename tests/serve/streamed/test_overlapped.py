@@ -29,3 +29,19 @@ def test_the_device_copies_what_its_copy_engine_counts_to():
 def test_too_few_bytes_for_buffers_are_refused(limit):
     with pytest.raises(ValueError, match="give at least 262144"):
         overlapped.Overlapped(None, limit)
+
+
+def test_streams_wait_once_for_the_last_event_of_each_other():
+    streams = SimpleNamespace(_awaited={})
+    a1, a2, b3, c4, a5 = (
+        SimpleNamespace(stream=ord(stream), number=number)
+        for number, stream in enumerate("aabca", start=1)
+    )
+
+    def last(stream, *events):
+        return overlapped.Overlapped._last(streams, ord(stream), events)
+
+    assert last("c", a1, b3, a2, c4) == [a2, b3]
+    assert last("c", a2, a1, b3) == []
+    assert last("c", a5, a2) == [a5]
+    assert last("a", a1, b3) == [b3]
