@@ -12,6 +12,7 @@ from tilewright.backend import device as find_device
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.request import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
+from tilewright.serve.streamed.pages import made_ahead
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.tiling import Early, HostCuts, PlacedCuts, Tiling
@@ -83,7 +84,8 @@ def serve(devices: Sequence[LiveDevice], request: Request) -> None:
         )
     elif request.precision.is_complex:
         cuts = cuts._replace(balance=_BALANCE / 4)  # of four real ones
-    _multiply(devices, request, matrices, cuts)
+    with made_ahead(request.c):
+        _multiply(devices, request, matrices, cuts)
 
 
 def serve_placed(
