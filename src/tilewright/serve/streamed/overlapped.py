@@ -99,7 +99,7 @@ class Overlapped:
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
         self._up, self._down, self._passes, *self._lanes = _streams(live)
-        self._rings: dict[int, buffers.Ring] = {}
+        self._rings: dict[int, tuple[buffers.Ring, buffers.Staging]] = {}
         # Copies of a direction share its buffers, and events of a stream are numbered in its order.
         streams = self._up, self._down, self._passes, *self._lanes
         self._order = {stream: threading.Lock() for stream in streams}
@@ -326,8 +326,9 @@ class Overlapped:
 
         def copy(stream: int) -> tuple[int]:
             if stream not in self._rings:
-                self._rings[stream] = buffers.ring(self._live, *self._buffers)
-            staging = self._rings[stream].staging(stream)
+                ring = buffers.ring(self._live, *self._buffers)
+                self._rings[stream] = ring, ring.staging(stream)
+            _, staging = self._rings[stream]
             return (getattr(core(), function)(ctypes.byref(staging), ctypes.byref(what)),)
 
         return copy
@@ -351,7 +352,7 @@ class Overlapped:
         for event in self._shown:  # timelines tell of what was waited for
             event.wait()
         with live.current(), ExitStack() as rest:
-            for ring in (*self._rings.values(), *self._pages):
+            for ring in (*(ring for ring, _ in self._rings.values()), *self._pages):
                 rest.callback(buffers.keep, ring)
             for memory, size in self._held:
                 rest.callback(buffers.leave, live, memory, size if self._keeps else None)
