@@ -172,8 +172,7 @@ class Overlapped:
         plan, call = to.split(self._live, self._passes, sides, number, steps, operand)
 
         def begin() -> None:
-            if not plan.start(call):
-                enqueue(self._live, plan, call, self._passes)
+            enqueue(self._live, plan, call, self._passes)
 
         return self._enqueue(begin, self._passes, after, plan, plan.name)
 
@@ -195,8 +194,7 @@ class Overlapped:
 
         def begin() -> None:
             try:
-                if lends or not plan.start(call):
-                    enqueue(self._live, plan, call, stream, memory)
+                enqueue(self._live, plan, call, stream, memory)
             except WorkspaceError:  # nothing was enqueued, and there are plans that take less
                 wanted = wanted_of(request, operands)
                 made.append(start(self._live, wanted, stream, None, memory).plan)
