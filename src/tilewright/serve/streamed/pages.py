@@ -27,7 +27,7 @@ __all__ = ["made_ahead"]
 _POPULATE_WRITE = 23
 
 # Made at a time, in about a millisecond: a call that has ended waits for no more.
-_BYTES = 4 << 20
+_BYTES = 2 << 20
 
 _THREADS = 4
 
