@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tilewright.backend import Event, Operand
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.placed import PlacedMatrix
@@ -123,7 +120,7 @@ class Panels:
         is_cut = len(self._sides) > 1 or not self._tiling.early
         return self._tiling.unit(number, p) if is_cut else (p, p + 1)
 
-    def counts(self, number: int, p: int) -> NDArray[np.int32]:
+    def counts(self, number: int, p: int) -> list[int]:
         """Return what the guard found; see `SplitOperand.counts`."""
         assert self.split is not None
         return self.split.counts(number, p, self.unit(number, p))

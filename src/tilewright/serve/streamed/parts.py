@@ -15,7 +15,7 @@ which is rare, the tile is computed anew by products that decide by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -141,15 +141,16 @@ class SplitOperand:
         words = 5 * self.sides + 4  # exponents, three counts and two marks, from any side on
         return _up(4 * words, _PIECE)
 
-    def counts(self, number: int, p: int, unit: Piece) -> NDArray[np.int32]:
+    def counts(self, number: int, p: int, unit: Piece) -> list[int]:
         """Return what the guard found in a piece of the sides and of k, once that is known.
 
         It came with the pieces of k of a `unit`, and is told as if all others were seen.
         """
         assert self.decisions is not None
         (begin, end), (start, stop) = span(self.ks, unit), self.ks[p]
-        found: NDArray[np.int32] = self.decisions[number, unit[0]].copy()
-        found[SEEN : WIDE + 1] -= end - begin - (stop - start)
+        found: list[int] = self.decisions[number, unit[0]].tolist()
+        for word in (SEEN, WIDE):
+            found[word] -= end - begin - (stop - start)
         return found
 
     def split(
@@ -231,7 +232,7 @@ def steps_to_split(
     ]  # fmt: skip
 
 
-def are_multiplied(a: NDArray[np.int32], b: NDArray[np.int32], k: int) -> bool:
+def are_multiplied(a: Iterable[int], b: Iterable[int], k: int) -> bool:
     """Whether decide.h takes parts of FP16 for operands whose own decisions these are."""
     _, finite_a, seen_a, wide_a, cut_a, _, short_a, _ = map(int, a)
     _, finite_b, seen_b, wide_b, cut_b, _, short_b, _ = map(int, b)
