@@ -14,8 +14,10 @@ from tilewright import reload
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
+from tilewright.portfolio.batches import choose_batched, choose_grouped
 from tilewright.portfolio.choose import choices
 from tilewright.portfolio.instances import NOT_SCALAR
+from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
@@ -338,6 +340,27 @@ def test_ones_own_serves_in_any_mode_which_is_compiled(keep):
     chosen = choose(Hopper(H100, KEY), ODD)
     assert chosen.mode == FAMILY.geometry(FIRST).mode(ODD) != PLAIN
     assert (chosen.digest(), chosen.config) == ("", FIRST)
+
+
+def test_what_was_built_for_a_device_serves_by_its_instances(keep):
+    """Nothing is compiled while it serves; the nearest instance counts as slower."""
+    alike = {"geometry": FAMILY.geometry(FIRST)}
+    both = (PLAIN, alike["geometry"].mode(ODD))
+    keep(KEY, kernel(SQUARE, FIRST, costs=costs(1.0), **alike),
+         kernel(SQUARE, SECOND, both, costs=costs(1.1), **alike))  # fmt: skip
+    for problem, config in ((SQUARE, FIRST), (ODD, SECOND)):
+        chosen = choose(Hopper(H100, KEY), problem)
+        assert (chosen.config, bool(chosen.digest())) == (config, True)
+
+
+def test_many_products_are_compiled_for_where_a_portfolio_was_built_that_has_none(ship, keep):
+    ship()
+    keep(KEY, kernel(SQUARE, FIRST, costs=costs(1.0)))
+    assert choose(Hopper(H100, KEY), square(64)).digest()
+    chosen = choose_batched(Hopper(H100, KEY), replace(square(64), batch=100))
+    grouped = choose_grouped(Hopper(H100, KEY), [square(64)] * 3)
+    for one, form in ((chosen, BATCHED), (grouped, GROUPED)):
+        assert (one.form, one.digest()) == (form, "")
 
 
 def test_a_block_that_cannot_copy_single_elements_may_still_stage_results(keep):

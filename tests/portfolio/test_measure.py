@@ -12,8 +12,9 @@ from tilewright.backend import BackendError
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.portfolio import measure
 from tilewright.portfolio.drawn import KINDS
-from tilewright.portfolio.measure import _near_best, interleaved_medians
+from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
+from tilewright.stencil import stencil
 
 SIDES = {
     "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
@@ -64,9 +65,58 @@ def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
     assert rounds == ["a", "b", "c", "a", "b", "c", "a", "b", "a", "b"]
 
 
-def test_what_is_near_the_best_of_none_is_left_out():
-    assert _near_best([[100, 104, 110, None], [60, 70, 64, 61], [None] * 4]) == [0, 1, 3]
-    assert _near_best([[None] * 3] * 2) == [0, 1, 2]
+def test_what_is_far_from_the_best_is_not_run_again():
+    runs = []
+    times = {"best": 100_000, "near": 190_000, "far": 300_000}
+    timers = [lambda at=at: runs.append(at) or times[at] for at in times]
+    assert interleaved_medians(timers, 1, far=2.0) == list(times.values())
+    assert runs == ["best", "near", "far", "best", "near"]
+
+
+@pytest.fixture
+def live(monkeypatch) -> SimpleNamespace:
+    """A device whose kernels are their sources, and take as long as tiles are far from 64 x 64."""
+
+    class Burst:
+        def __init__(self, live, workload, config, kernel, family):
+            self.tile = family.geometry(config)
+            mode = bool(kernel.defines["SCALAR"]), bool(kernel.defines["CLAMPED"])
+            live.timed.append((workload.problem, config, mode))
+
+        def __call__(self) -> int:
+            return 1000 + abs(self.tile.tile_m - 64) + 2 * abs(self.tile.tile_n - 64)
+
+    @contextmanager
+    def ahead(arch):
+        yield lambda source: lambda: True
+
+    for name, fake in (("compiling_ahead", ahead), ("matrices", lambda *_: {}), ("_Burst", Burst)):
+        monkeypatch.setattr(measure, name, fake)
+    monkeypatch.setattr(
+        measure, "Workload", lambda _, problem, __: SimpleNamespace(problem=problem)
+    )
+    return SimpleNamespace(
+        spec=catalogue_device("h100").spec, arch="sm_90a", driver="", timed=[],
+        compile=lambda source: source,
+    )  # fmt: skip
+
+
+def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live, monkeypatch):
+    monkeypatch.setattr(measure, "_KEPT", 3)
+    found = measure.measure_family(live, "s", "simt_async", 9, 0, 60.0, sifted=True)["cases"]
+    assert list(found) == ["NN", "NT", "TN", "TT"]
+    for case in found.values():
+        assert len(case["configs"]) == 3
+        assert {len(row) for row in case["ns"]} == {3}
+        assert len(case["ns"]) == len(case["shapes"])
+    assert len({config for _, config, _ in live.timed}) > 3
+    wanted = set()
+    for problem, config, mode in live.timed:
+        serves = stencil("simt_async").geometry(config).mode(problem)
+        aligned = problem.lda % 4 == problem.ldb % 4 == 0
+        assert mode == (serves.scalar, serves.clamped) or (aligned and not any(mode))
+        wanted.add(mode)
+    assert len(wanted) == 4
 
 
 def test_a_variant_whose_configs_are_all_refused_is_named_and_left_out(monkeypatch):

@@ -146,7 +146,7 @@ def tables(draw: Any, of: Variant) -> tuple[Held, DeviceSpec]:
         modes, routed = draw(some), draw(some)
         one = kernel(of, None, modes, "portable", routed, **facts)
         rows.append((one, mine, is_own))
-    return held_of(rows, of, spec, theirs), spec
+    return held_of(rows, of, spec), spec
 
 
 @needs_core
@@ -177,7 +177,7 @@ def test_extreme_sizes_agree(several, p, many):
         )
         for at, one in enumerate(several)
     ]
-    compare(held_of(rows, of, spec, theirs), spec, p, True, False)
+    compare(held_of(rows, of, spec), spec, p, True, False)
 
 
 # -- through the public function ---------------------------------------------------------
@@ -214,7 +214,7 @@ def test_a_table_is_laid_out_only_of_numbers_that_c_holds():
     for changes, fits in (({}, True), ({"tile_m": 1 << 16}, False), ({"stages_k": 2**63}, False)):
         geometry = replace(Geometry(64, 64, (64, 1)), **changes)
         rows = [(kernel(of, None, [PLAIN], "portable", geometry=geometry), theirs, False)]
-        assert (held_of(rows, of, H100, theirs).native[0] is not None) == fits
+        assert (held_of(rows, of, H100).native[0] is not None) == fits
 
 
 def test_every_field_of_a_kernel_that_decides_is_laid_out():

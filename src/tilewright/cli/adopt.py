@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-# What is tuned for: a size that fills any GPU, and one that does not; on CPUs either.
-_SIZES = {"gpu": (4096, 1024), "cpu": (1024, 256)}
+# What is tuned for: a size that fills any GPU, where all else is timed besides; on CPUs two.
+_SIZES = {"gpu": (4096,), "cpu": (1024, 256)}
 
 _TRANSPOSES = ("NN", "NT", "TN", "TT")
 
@@ -46,8 +46,16 @@ _PACES = ("bf16", "int8", "e4m3", "tf32")
 # How many of the fastest configs on each tuned problem are timed on other shapes.
 _FASTEST = 6
 
-# Shapes of each pair of transposes that are timed at most; shapes that are compared at the end.
+# Shapes of each pair of transposes and each kind that are timed at most, so that it ends; shapes
+# that are compared at the end.
 _SHAPES, _COMPARED = 140, 24
+
+# The share of the time for a stencil for short sides, whose few configs all take short times.
+_SKINNY = 0.2
+
+# What a portfolio's best kernels may lose in the mean and at most, of what was timed: half of what
+# is lost for want of shapes that costs are fitted to.
+_MEAN, _MOST = 0.008, 0.04
 
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
 _CPU_SIDES = range(128, 2049)
@@ -68,15 +76,13 @@ _ROUNDS = 5
 class _Piece:
     """A part of the work: what it is called, its weight in the time, and what does it.
 
-    `run` is given seconds and says whether the piece is whole.  What is `spared` is left to another
-    run where its share is too short.  Only what is `local` needs this device for itself: a tuner,
-    or the workers of its cluster, see to that.
+    `run` is given seconds and says whether the piece is whole.  Only what is `local` needs this
+    device for itself: a tuner, or the workers of its cluster, see to that.
     """
 
     name: str
     weight: float
     run: Callable[[float], bool]
-    spared: bool = False
     local: bool = True
 
 
@@ -187,20 +193,18 @@ class _Adoption:
     def pieces(self, wanted: list[str]) -> Iterator[_Piece]:
         """Yield all pieces in order."""
         sizes = _SIZES[self.live.spec.kind]
-        yield _Piece("microbenchmarks", 1.5, self._microbench)
+        yield _Piece("microbenchmarks", 0.5, self._microbench)
         for name in wanted:
             for trans in () if name == "short" else _TRANSPOSES:
                 for size in sizes:
                     run = partial(self._tune, name, trans, size)
-                    # On a GPU every other shape is timed besides.
-                    spared = size != sizes[0] and self.live.spec.kind == "gpu"
-                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run, spared, local=False)
+                    yield _Piece(f"tune {name} {trans} {size}", 0.5, run, local=False)
             if self.live.backend == "cuda":
                 for letter in _letters(name):
-                    yield _Piece(f"time {letter}", 4.0, partial(self._time, letter))
-                yield _Piece(f"build {name}", 1.5, partial(self._build, name))
+                    yield _Piece(f"time {letter}", 5.0, partial(self._time, letter))
+                yield _Piece(f"build {name}", 1.0, partial(self._build, name))
                 yield _Piece(f"verify {name}", 2.0, partial(self._verify, name))
-        yield _Piece("compare", 1.5, partial(self._compare, wanted))
+        yield _Piece("compare", 1.0, partial(self._compare, wanted))
 
     def do(self, pieces: list[_Piece], until: float) -> dict[str, str]:
         """Do what is not done yet until a time; return when each piece was done."""
@@ -218,10 +222,7 @@ class _Adoption:
             if remaining <= 0:
                 break
             share = piece.weight / sum(one.weight for one in left[number:]) * remaining
-            least = _LEAST_SECONDS[self.live.spec.kind]
-            if piece.spared and share < least:
-                continue
-            seconds = max(least, share)
+            seconds = max(_LEAST_SECONDS[self.live.spec.kind], share)
             say(f"{piece.name}: some {seconds:.0f} s")
             alone = alone_on(self.live, "tilewright adopt") if piece.local else nullcontext()
             try:
@@ -268,42 +269,54 @@ class _Adoption:
         from tilewright.stencil import Variant, stencils_for
 
         assert isinstance(self.live, CUDADevice)  # whose pieces these are
+        until = time.monotonic() + seconds
         variant = Variant(precision(letter), Trans.T, Trans.N)
         first, *others = (one.name for one in stencils_for(self.live.spec, variant))
         cases = stored(letter, self.live)[0].cases if stored(letter, self.live) else {}
-        skinny = [name for name in others if name == "skinny"]
-        for name in (first, *skinny):
+        for name in (*(name for name in others if name == "skinny"), first):
             also = self._listed(letter, name) if name == first else {}
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
-            share = seconds / (1 + len(skinny))
+            share = until - time.monotonic() if name == first else _SKINNY * seconds
             made = measure_family(self.live, letter, name, _SHAPES, 0, share, also, sifted=True)
+            for trans, found in made["cases"].items():
+                many = len(found["shapes"]), len(found["configs"])
+                say(f"  {name} {trans}: {many[0]} shapes, {many[1]} configs")
             for of, case in cases.items() if name == first else ():
-                made["cases"][f"{of.trans_a}{of.trans_b}"]["won"] = [
-                    {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
-                    for at, (config, ns) in case.won.items()
-                    if config.stencil == name
-                ]
+                if (trans := f"{of.trans_a}{of.trans_b}") in made["cases"]:
+                    made["cases"][trans]["won"] = [
+                        {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
+                        for at, (config, ns) in case.won.items()
+                        if config.stencil == name
+                    ]
             which = "times" if name == first else "also"
             write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
         return True
 
     def _listed(self, letter: str, name: str) -> dict[Variant, list[Config]]:
         """Return configs that other devices' portfolios have, or a static model expects most of."""
+        from concurrent.futures import ProcessPoolExecutor
+        from itertools import repeat
+        from multiprocessing import get_context
+
+        from tilewright.parent import end_with
         from tilewright.portfolio.shortlist import of_other_devices, shortlist
         from tilewright.precision import precision
         from tilewright.problem import Trans
         from tilewright.stencil import Variant, stencil
 
         family, of, spec = stencil(name), precision(letter), self.live.spec
-        found = {}
-        for pair in _TRANSPOSES:
-            variant = Variant(of, Trans(pair[0]), Trans(pair[1]))
-            if not family.computes(variant):
-                continue
-            short = letter in _PACES  # whose operands tensor cores load: the model knows threads
-            known = of_other_devices("short" if short else letter, family, variant, spec)
-            found[variant] = known if short else [*known, *shortlist(family, variant, spec)]
+        pairs = [Variant(of, Trans(pair[0]), Trans(pair[1])) for pair in _TRANSPOSES]
+        variants = [one for one in pairs if family.computes(one)]
+        short = letter in _PACES  # whose operands tensor cores load: the model knows threads
+        portfolio = "short" if short else letter
+        found = {one: of_other_devices(portfolio, family, one, spec) for one in variants}
+        if not short:
+            ours = get_context("spawn"), end_with, (os.getpid(),)  # a forked driver is of no use
+            with ProcessPoolExecutor(len(variants), *ours) as pool:  # 3 s each of Python
+                listed = pool.map(shortlist, repeat(family), variants, repeat(spec))
+                for one, more in zip(variants, listed, strict=True):
+                    found[one] += more
         return found
 
     def _build(self, name: str, seconds: float, verified: Path | None = None) -> bool:
@@ -316,13 +329,14 @@ class _Adoption:
         )
         build(
             name, self.folder / "work", None if verified else self.folder / f"built-{name}", times,
-            self.live.id, seconds, also=also, verified=verified,
+            self.live.id, seconds, _MEAN, _MOST, also=also, verified=verified,
         )  # fmt: skip
         return True
 
     def _verify(self, name: str, seconds: float) -> bool:
         """Run all that was built, in processes that may fail; let what is right serve."""
         from tilewright.paths import write_json
+        from tilewright.tuning.process import ONE_BLAS_THREAD
 
         began = time.monotonic()
         if not (self.folder / f"built-{name}").exists():
@@ -340,7 +354,7 @@ class _Adoption:
                         self.live.id, "--share", f"{part}/{many}", "--seconds", str(seconds),
                         "-o", path,
                     ],
-                    stdout=subprocess.PIPE, text=True,
+                    stdout=subprocess.PIPE, text=True, env=os.environ | ONE_BLAS_THREAD,
                 )  # fmt: skip
                 running.append(begun)
             told = [one.communicate()[0] for one in running]
@@ -353,13 +367,16 @@ class _Adoption:
         for row in rows:
             for what in row["wrong"].values():
                 say(f"  wrong, and left out: {what}")
+        right = self.folder / f"right-{name}.json"
+        passed = {digest: at for path in paths for digest, at in _read(path).items()}
+        write_json(right, passed)
+        if passed:  # what is right serves, whatever is still to be run
+            self._build(name, max(60.0, seconds + began - time.monotonic()), right)
         left = sum(row["left"] for row in rows)
         if left or len(rows) < many:
             say(f"  {left} instances are still to be run, of {len(rows)} shares of {many}")
             return False
-        right = self.folder / f"right-{name}.json"
-        write_json(right, {digest: at for path in paths for digest, at in _read(path).items()})
-        return self._build(name, max(60.0, seconds + began - time.monotonic()), right)
+        return True
 
     def _compare(self, wanted: list[str], seconds: float) -> bool:
         """Time what serves now beside the defaults and the vendor's library, on drawn shapes."""

@@ -3,6 +3,7 @@
 ::
 
     what serves one product is compiled here   the same config, compiled for batches
+    or was built here, where nothing ships     the same
     machine code for batches is there          the shortest expected time; or one launch a product,
                                                where their times add up to less
     else                                       one launch a product
@@ -25,6 +26,7 @@ from tilewright.portfolio.choose import (
     expected_by_arrays,
     made_choice,
 )
+from tilewright.portfolio.find import shipped
 from tilewright.portfolio.held import Held, Served, held_rows
 from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.portfolio.model import Model
@@ -58,11 +60,10 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     """
     if problem.precision.reads_along_k and not _is_along_k(problem, aligned):
         return None  # copied first, matrix by matrix
-    one = choose(device, problem.one, aligned)
-    if not one.digest():
+    one, table = choose(device, problem.one, aligned), held_rows(device, Variant.of(problem))
+    if _is_compiled(device, one, table, BATCHED):
         able = one.stencil.batches(one.config, Variant.of(problem))
         return replace(one, form=BATCHED) if able else None
-    table = held_rows(device, Variant.of(problem))
     native = table.native[BATCHED]
     if native is not None and native.takes(problem):
         found = native(problem, aligned)
@@ -106,11 +107,10 @@ def choices_for_group(
     if usual.precision.reads_along_k and not all(_is_along_k(one, aligned) for one in problems):
         return []
     variant = Variant.of(usual)
-    one = choose(device, usual.one, aligned)
-    if not one.digest():
+    one, table = choose(device, usual.one, aligned), _alone(held_rows(device, variant))
+    if _is_compiled(device, one, table, GROUPED):
         config = one.stencil.grouped_config(one.config, variant)
         return [] if config is None else [replace(one, config=config, form=GROUPED)]
-    table = _alone(held_rows(device, variant))
     if table.model is None:
         found = by_arrays(device.spec, table, usual, aligned, GROUPED)
         return [] if found is None else [_in_mode(device, table, found[0], usual)]
@@ -121,6 +121,17 @@ def choices_for_group(
         replace(_in_mode(device, table, at, usual), ns=float(ns[at]))
         for at in map(int, able[np.argsort(ns[able], kind="stable")])
     ]
+
+
+def _is_compiled(device: Served, one: Choice, table: Held, form: int) -> bool:
+    """Whether many products are computed by the kernel for one, which is compiled for them.
+
+    A compiler is there where there is no machine code of a kernel, or where it was made.
+    """
+    if not one.digest():
+        return True
+    ships = shipped(device.spec, table.kernels[0].variant.precision.portfolio)
+    return one.portfolio is not ships and not table.there(form).any()
 
 
 def _in_mode(device: Served, table: Held, at: int, problem: Problem) -> Choice:

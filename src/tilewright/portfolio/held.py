@@ -53,7 +53,9 @@ class Held:
     portfolios : tuple of Portfolio
         Where each comes from.
     own : tuple of bool
-        Whether that is the user's.
+        Whether it was tuned on the user's device and is compiled there in the mode that is wanted.
+        A portfolio that was built there has the instances with which little is lost, as one that
+        ships: the nearest serves.
     model : Model or None
         Of all of them; None where none has costs.
     """
@@ -111,21 +113,20 @@ def held_by(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
         if portfolio is not None:
             found = portfolio.of_variant(variant)
             rows += [
-                (one, portfolio, is_own)
+                (one, portfolio, is_own and not (one.costs and one.modes))
                 for one in found
                 if _is_current(one)
                 and (any(one.forms) or _is_sound(one, variant, spec, but="heuristic"))
             ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
-    return held_of(rows, variant, spec, theirs)
+    return held_of(rows, variant, spec)
 
 
 def held_of(
     rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]],
     variant: Variant,
     spec: DeviceSpec,
-    theirs: Portfolio | None,
 ) -> Held:
     """Return some kernels, with all that is known of them before a problem is.
 
@@ -137,8 +138,6 @@ def held_of(
         Of the kernels.
     spec : DeviceSpec
         Of the device.
-    theirs : Portfolio or None
-        What ships for it.
     """
     kernels = tuple(one for one, _, _ in rows)
     is_own = tuple(is_own for _, _, is_own in rows)
@@ -147,7 +146,7 @@ def held_of(
         tuple(portfolio for _, portfolio, _ in rows),
         is_own,
         np.array(is_own, np.bool_),
-        _model(kernels, is_own, theirs),
+        _model(rows),
         tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
         any(one.geometry.tma for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
@@ -222,26 +221,24 @@ def _of_other_transposes(
     return found
 
 
-def _model(
-    kernels: Sequence[PortfolioKernel], is_own: Sequence[bool], theirs: Portfolio | None
-) -> Model | None:
+def _model(rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]]) -> Model | None:
     """Return the model of all kernels; None where none has costs.
 
     A user's own kernel without costs takes those of one like it, scaled to its races; one that
     ships without costs serves its races alone.
     """
-    known = [one for one in kernels if one.costs]
+    known = [(one, portfolio.multiprocessors) for one, portfolio, _ in rows if one.costs]
     if not known:
         return None
-    many = theirs.multiprocessors if theirs is not None else 1
+    alike, many = [one for one, _ in known], known[-1][1]
     costs = []
-    for one, is_users in zip(kernels, is_own, strict=True):
+    for one, _, is_own in rows:
         mine = one.costs
-        if not mine and is_users and one.won:
+        if not mine and is_own and one.won:
             times = {problem_of(one, sizes): ns for sizes, ns in one.won.items()}
-            mine = tuple(alike_costs(one.geometry, times, known, many))
+            mine = tuple(alike_costs(one.geometry, times, alike, many))
         costs.append(mine if len(mine) == len(TERMS) else NEVER)
-    return Model([one.geometry for one in kernels], np.array(costs))
+    return Model([one.geometry for one, _, _ in rows], np.array(costs))
 
 
 def problem_of(kernel: PortfolioKernel, sizes: tuple[int, int, int]) -> Problem:

@@ -7,10 +7,11 @@ import itertools
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -22,12 +23,13 @@ from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import KINDS, MOST_BYTES, every_kind
 from tilewright.portfolio.kernel import PortfolioKernel
+from tilewright.portfolio.pick import pick
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Stencil, Variant, stencil
-from tilewright.stencil.geometry import elements_of_chunk
+from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
@@ -51,11 +53,15 @@ _SLOW_NS = 1_000_000
 # Launches back to back take about so long, and are so many at most.
 _BURST_NS, _MOST_OF_BURST = 500_000, 16
 
-# After so many shapes, three of each kind, configs are dropped that took more than so many times
-# the best on all of them.  By the times in benchmarks/portfolio/sm_90/s.json a portfolio's choices
-# then lose 0.8 % more at new shapes, and no more where times err by a per cent; picked by 20, 40
-# and 80 shapes they lose 5.5, 3.3 and 2.8 %.
-_SIFTED_BY, _NEAR = 15, 1.05
+# Where shapes count for more than surer times: what took so many times the best in its first run,
+# and so long that a cold start is nothing of it, is not run again.
+_FAR, _FAR_NS = 2.0, 100_000
+
+# The share of the time for all configs where there are more than so many, the shapes of a kind that
+# they are timed on at most, and how many go on.  By the times in benchmarks/portfolio/sm_90 the 32
+# best that 20 to 30 shapes pick out lose 1 % in S and 2 % in D at others; a portfolio that is made
+# of 30, 80 and 200 shapes loses 6, 2.4 and 2 %.
+_SIFTING, _SIFTED_BY, _KEPT = 0.3, 6, 32
 
 
 def measure(
@@ -159,9 +165,9 @@ def measure_family(
 ) -> dict[str, Any]:
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
-    Of a stencil for products with a short side these are what is drawn; of any other every kind
-    in turn, where columns of A and B are aligned as the copies of them are that serve, or side by
-    side for configs that take those.
+    Of a stencil for products with a short side these are what is drawn; of any other every kind,
+    columns side by side, in the launch modes that serve, staged results apart.  Where tensor maps
+    read A and B, their columns are aligned as the copies of them are that serve.
 
     Parameters
     ----------
@@ -172,7 +178,7 @@ def measure_family(
     name : str
         Of the stencil.
     count, seed : int
-        Shapes of each pair of transposes; the same for the same seed.
+        Shapes of each pair of transposes, or of each kind of these; the same for the same seed.
     seconds : float
         After which no further shape of its transposes begins; each pair has a fourth.
     also : Mapping, optional
@@ -180,17 +186,15 @@ def measure_family(
     unaligned : bool
         Whether the configs are those that take columns of any alignment.
     sifted : bool
-        Whether more shapes count for more than surer times: each kernel is run once, and configs
-        that are far from the best of each of the first shapes are left out.
+        Whether more shapes count for more than surer times: each kind of shapes has the same time,
+        each kernel is run once, and a part of the time says which few of many configs go on.
     """
-    until = time.monotonic()
-    family = stencil(name)
-    of = precision(letter)
+    family, of = stencil(name), precision(letter)
     memory = matrices(live, of, seed)
-    cases: dict[str, Any] = {}
+    until, rounds = time.monotonic(), 1 if sifted else _RUNS
+    timed: dict[str, _Timed] = {}
     try:
         with compiling_ahead(live.arch) as ahead:
-            coming = {}
             for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
                 variant = Variant(of, a, b)
                 if of.reads_along_k and not all(variant.k_fast):
@@ -199,60 +203,167 @@ def measure_family(
                     *_candidates(family, variant, live, unaligned),
                     *(also or {}).get(variant, ()),
                 ]
-                coming[variant] = _compiling(family, variant, dict.fromkeys(every), ahead)
-            for variant, compiled in coming.items():  # others compile while these are timed
-                trans = f"{variant.trans_a}{variant.trans_b}"
-                kernels = _loaded(live, compiled)
-                if not kernels:
-                    warnings.warn(
-                        f"{name} {letter} {trans}: the compiler or the device refused all of"
-                        f" {len(compiled)} configs; nothing of it is timed",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
-                    continue
-                until = max(until, time.monotonic()) + seconds / 4
-                streams = bool(family.geometry(next(iter(kernels))).streamed)
-                drawn = KINDS["short"](seed, of) if streams else every_kind(seed, of)
-                problems: Iterator[Problem] = (
-                    Problem(*sides, of, variant.trans_a, variant.trans_b)
-                    for sides in islice(drawn, count)
-                )
-                if not (streams or unaligned):
-                    problems = map(_aligned, problems)
-                cases[trans] = _timed(live, family, kernels, problems, until, memory, sifted=sifted)
+                one = _Timed(live, family, variant, list(dict.fromkeys(every)), memory)
+                one.draw(count, seed, copied=not unaligned, in_turn=not sifted)
+                timed[f"{a}{b}"] = one
+            sifts = sifted and any(len(one.configs) > _KEPT for one in timed.values())
+            for one in timed.values():
+                one.compile(ahead, plain_alone=sifts)
+            # What is timed next compiles meanwhile.
+            for share in (_SIFTING, 1 - _SIFTING) if sifts else (1.0,):
+                for trans, one in tuple(timed.items()):
+                    if not one.load():
+                        warnings.warn(
+                            f"{name} {letter} {trans}: the compiler or the device refused all of"
+                            f" {len(one.configs)} configs; nothing of it is timed",
+                            RuntimeWarning,
+                            stacklevel=2,
+                        )
+                        del timed[trans]
+                        continue
+                    until = max(until, time.monotonic()) + seconds * share / 4
+                    if sifts and share == _SIFTING:
+                        one.sift(until)
+                        one.compile(ahead)
+                    else:
+                        one.time(until, rounds)
     finally:
         for handle in memory.values():
             live.free(handle)
-    method = f"launches back to back, held, warm cache, medians of {1 if sifted else _RUNS}"
+    method = f"launches back to back, held, warm cache, medians of {rounds}"
+    cases = {trans: one.case() for trans, one in timed.items()}
     return document(live, letter, name, cases) | {"method": method}
 
 
-def _timed(
-    live: CUDADevice,
-    family: Stencil,
-    kernels: Mapping[Config, Kernel],
-    problems: Iterable[Problem],
-    until: float,
-    memory: Mapping[str, Any],
-    *,
-    sifted: bool,
-) -> dict[str, Any]:
-    """Return times of configs on problems, one after another until a time; see `measure_family`."""
-    configs, shapes = list(kernels), []
-    rows: list[list[int | None]] = []
-    for problem in problems:
-        if time.monotonic() >= until:
-            break
-        if sifted and len(rows) == _SIFTED_BY:
-            near = _near_best(rows)
-            configs = [configs[at] for at in near]
-            rows = [[row[at] for at in near] for row in rows]
-        workload = Workload(live, problem, memory)
-        shapes.append([problem.m, problem.n, problem.k])
-        timers = [_Burst(live, workload, one, kernels[one], family) for one in configs]
-        rows.append(interleaved_medians(timers, 1 if sifted else _RUNS))
-    return {"shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": []}
+class _Timed:
+    """Times of a stencil's configs in one variant.
+
+    Attributes
+    ----------
+    configs : list of Config
+        What is timed.
+    """
+
+    def __init__(
+        self,
+        live: CUDADevice,
+        family: Stencil,
+        variant: Variant,
+        configs: list[Config],
+        memory: Mapping[str, Any],
+    ) -> None:
+        self.configs = configs
+        self._live, self._family, self._variant = live, family, variant
+        self._memory = memory
+        self._geometry = {one: family.geometry(one) for one in configs}
+        self._drawn: list[list[Problem]] = []  # of each list some are timed for the same time
+        self._coming: dict[tuple[Config, Mode], tuple[Source, Callable[[], bool]]] = {}
+        self._kernels: dict[tuple[Config, Mode], Kernel] = {}
+        self._problems: list[Problem] = []
+        self._rows: list[list[int | None]] = []
+
+    def draw(self, count: int, seed: int, *, copied: bool, in_turn: bool) -> None:
+        """Draw so many shapes of each kind, or of every kind in turn."""
+        of, ops = self._variant.precision, (self._variant.trans_a, self._variant.trans_b)
+        streams = any(one.streamed for one in self._geometry.values())
+        kinds = [KINDS["short"]] if streams else [every_kind] if in_turn else [*KINDS.values()]
+        made = _aligned if copied and all(one.tma for one in self._geometry.values()) else None
+        for kind in kinds:
+            problems = [Problem(*sides, of, *ops) for sides in islice(kind(seed, of), count)]
+            self._drawn.append([made(one) for one in problems] if made else problems)
+
+    def compile(
+        self, ahead: Callable[[Source], Callable[[], bool]], *, plain_alone: bool = False
+    ) -> None:
+        """Begin to compile the instances that what was drawn wants, or the plain ones alone."""
+        every = [problem for each in self._drawn for problem in each]
+        for config in self.configs:
+            modes = {PLAIN: None}
+            if not plain_alone:
+                able = self._family.modes(config, self._variant, self._live.spec)
+                wanted = dict.fromkeys(self._mode(config, problem) for problem in every)
+                modes |= {mode: None for mode in wanted if mode in able}
+            for mode in modes:
+                if (config, mode) not in self._coming:
+                    source = self._family.source(config, self._variant, "cuda", mode)
+                    self._coming[config, mode] = source, ahead(source)
+
+    def _mode(self, config: Config, problem: Problem) -> Mode:
+        return replace(self._geometry[config].mode(problem), staged=False)
+
+    def load(self) -> bool:
+        """Load what was begun, but for what compiler or device refuses; return if anything is."""
+        for key, (source, able) in self._coming.items():
+            if key not in self._kernels and able():
+                with contextlib.suppress(BackendError):
+                    self._kernels[key] = self._live.compile(source)
+        right = [one for one in self.configs if (one, PLAIN) in self._kernels]
+        self.configs = right or self.configs  # which a warning counts
+        return bool(right)
+
+    def time(self, until: float, rounds: int) -> None:
+        """Time what was drawn until a time."""
+        for problem in self._in_turn(until):
+            timers = self._timers(problem)
+            self._rows.append(interleaved_medians(timers, rounds, _FAR if rounds == 1 else inf))
+            self._problems.append(problem)
+
+    def _in_turn(self, until: float, most: float = inf) -> Iterator[Problem]:
+        """Yield what was drawn, at most so many of each list, which get the same time."""
+        spent, done = [0.0] * len(self._drawn), [0] * len(self._drawn)
+        while (began := time.monotonic()) < until:
+            able = [at for at, some in enumerate(self._drawn) if some and done[at] < most]
+            if not able:
+                return
+            at = min(able, key=spent.__getitem__)
+            yield self._drawn[at].pop(0)
+            done[at] += 1
+            spent[at] += time.monotonic() - began
+
+    def _timers(self, problem: Problem) -> list[_Timer | None]:
+        workload = Workload(self._live, problem, self._memory)
+        found: list[_Timer | None] = []
+        for config in self.configs:
+            kernel = self._kernels.get((config, self._mode(config, problem)))
+            kernel = kernel or self._kernels[config, PLAIN]  # which is right for any problem
+            takes = self._geometry[config].takes(problem)
+            burst = _Burst(self._live, workload, config, kernel, self._family) if takes else None
+            found.append(burst)
+        return found
+
+    def sift(self, until: float) -> None:
+        """Keep what a portfolio would have, then what one of the others would, and so on.
+
+        By times of plain instances, where columns are aligned.  Those stay that count as they are.
+        """
+        problems, rows = [], []
+        for problem in self._in_turn(until, _SIFTED_BY):
+            rows.append(interleaved_medians(self._timers(_aligned(problem)), 1, _FAR))
+            problems.append(problem)
+        ns = np.array(rows, float).reshape(-1, len(self.configs))
+        ns[np.isnan(ns)] = inf
+        ns = ns[np.isfinite(ns).any(axis=1)]
+        kept: list[int] = []
+        left = list(range(len(self.configs)))
+        while left and len(kept) < _KEPT and len(ns):
+            best = pick(ns[:, left], 0.0, 0.0, _KEPT - len(kept))
+            kept += [left[at] for at in best]
+            left = [at for at in left if at not in kept]
+        kept = sorted(kept) or left
+        self.configs = [self.configs[at] for at in kept]
+        for problem, row in zip(problems, rows, strict=True):
+            if all(self._mode(one, problem) == PLAIN for one in self.configs):
+                self._problems.append(problem)
+                self._rows.append([row[at] for at in kept])
+        there = set(self.configs)
+        self._coming = {key: one for key, one in self._coming.items() if key[0] in there}
+        self._kernels = {key: one for key, one in self._kernels.items() if key[0] in there}
+
+    def case(self) -> dict[str, Any]:
+        """Return the times as files have them."""
+        shapes = [[one.m, one.n, one.k] for one in self._problems]
+        configs = [dict(one) for one in self.configs]
+        return {"shapes": shapes, "configs": configs, "ns": self._rows, "won": []}
 
 
 class _Burst:
@@ -303,42 +414,14 @@ def _aligned(problem: Problem) -> Problem:
     return replace(problem, lda=lda, ldb=ldb)
 
 
-def _near_best(rows: Sequence[Sequence[int | None]]) -> list[int]:
-    """Return the columns that are near the best of some row; all where there are no times."""
-    times = np.array(rows, float)  # NaN for None
-    best = np.fmin.reduce(times, axis=1, keepdims=True)
-    near = (times <= _NEAR * best).any(axis=0)
-    return np.flatnonzero(near | ~near.any()).tolist()
-
-
-def _compiling(
-    family: Stencil,
-    variant: Variant,
-    configs: Iterable[Config],
-    ahead: Callable[[Source], Callable[[], bool]],
-) -> list[tuple[Config, Source, Callable[[], bool]]]:
-    """Begin to compile configs; return each with its source and what waits for it."""
-    sources = [(one, family.source(one, variant, "cuda")) for one in configs]
-    return [(one, source, ahead(source)) for one, source in sources]
-
-
-def _loaded(
-    live: CUDADevice, compiled: Iterable[tuple[Config, Source, Callable[[], bool]]]
-) -> dict[Config, Kernel]:
-    """Wait until all are compiled, and load them but for what compiler or device refuses."""
-    found = {}
-    for config, source, able in compiled:
-        if able():
-            with contextlib.suppress(BackendError):
-                found[config] = live.compile(source)
-    return found
-
-
-def interleaved_medians(timers: Sequence[_Timer | None], rounds: int = _RUNS) -> list[int | None]:
+def interleaved_medians(
+    timers: Sequence[_Timer | None], rounds: int = _RUNS, far: float = inf
+) -> list[int | None]:
     """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
 
-    Of so many rounds, after one that does not count.  What disturbs a device for a millisecond
-    then counts in one round of each kernel.
+    Of so many rounds, after one that does not count, but for what takes long in it and `far` times
+    the least: that is not run again.  What disturbs a device for a millisecond then counts in one
+    round of each kernel.
     """
     runs: list[list[int]] = [[] for _ in timers]
     able = [at for at, timer in enumerate(timers) if timer is not None]
@@ -352,7 +435,10 @@ def interleaved_medians(timers: Sequence[_Timer | None], rounds: int = _RUNS) ->
                 runs[at] = []
             if not runs[at] or (round_ and runs[at][-1] > _SLOW_NS):
                 able.remove(at)
-    return [round(median(row[1:])) if row else None for row in runs]
+        if not round_ and able:
+            most = max(_FAR_NS, far * min(runs[at][0] for at in able))
+            able = [at for at in able if runs[at][0] <= most]
+    return [round(median(row[1:] or row)) if row else None for row in runs]
 
 
 def matrices(live: LiveDevice, of: Precision, seed: int) -> dict[str, Any]:

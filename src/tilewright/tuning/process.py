@@ -26,7 +26,8 @@ __all__ = ["Answer", "WorkerProcess", "WorkerSettings"]
 # Starting Python and an OpenCL platform takes 0.3 s; a busy machine may take longer.
 START_SECONDS = 60.0
 
-_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# For processes that share the cores: threads of BLAS that wait for one another would spin.
+ONE_BLAS_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 # The end of what a worker printed, where it says what it died of.
 _LOG_BYTES = 20_000
@@ -141,8 +142,7 @@ class WorkerProcess:
             # Where this process has temporary ones, theirs are the same.
             env={
                 **os.environ,
-                # Cores are taken: threads of BLAS that wait for one another would spin.
-                **dict.fromkeys(_BLAS_THREADS, "1"),
+                **ONE_BLAS_THREAD,
                 "TILEWRIGHT_CACHE_DIR": str(cache_dir()),
                 "TILEWRIGHT_DATA_DIR": str(data_dir(to_write=True)),
             },
