@@ -357,7 +357,7 @@ def test_many_products_are_compiled_for_where_a_portfolio_was_built_that_has_non
     ship()
     keep(KEY, kernel(SQUARE, FIRST, costs=costs(1.0)))
     assert choose(Hopper(H100, KEY), square(64)).digest()
-    chosen = choose_batched(Hopper(H100, KEY), replace(square(64), batch=100))
+    chosen = choose_batched(Hopper(H100, KEY), replace(square(64), batch=9, step_c=4096))
     grouped = choose_grouped(Hopper(H100, KEY), [square(64)] * 3)
     for one, form in ((chosen, BATCHED), (grouped, GROUPED)):
         assert (one.form, one.digest()) == (form, "")

@@ -277,7 +277,9 @@ class _Adoption:
             also = self._listed(letter, name) if name == first else {}
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
-            share = until - time.monotonic() if name == first else _SKINNY * seconds
+            share = _SKINNY * seconds
+            if name == first:  # what is left, or half where compiling took the rest
+                share = max(seconds / 2, until - time.monotonic())
             made = measure_family(self.live, letter, name, _SHAPES, 0, share, also, sifted=True)
             for trans, found in made["cases"].items():
                 many = len(found["shapes"]), len(found["configs"])

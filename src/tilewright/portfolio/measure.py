@@ -305,8 +305,10 @@ class _Timed:
         """Time what was drawn until a time."""
         for problem in self._in_turn(until):
             timers = self._timers(problem)
-            self._rows.append(interleaved_medians(timers, rounds, _FAR if rounds == 1 else inf))
-            self._problems.append(problem)
+            row = interleaved_medians(timers, rounds, _FAR if rounds == 1 else inf)
+            if any(row):  # tensor maps alone may be left, which read no such columns
+                self._rows.append(row)
+                self._problems.append(problem)
 
     def _in_turn(self, until: float, most: float = inf) -> Iterator[Problem]:
         """Yield what was drawn, at most so many of each list, which get the same time."""
