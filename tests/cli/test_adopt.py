@@ -75,6 +75,29 @@ def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None
     assert {one.returncode for one in begun} == {-signal.SIGTERM}
 
 
+def test_what_is_right_serves_while_others_are_still_to_be_run(
+    cpu, tmp_path, monkeypatch, capsys
+) -> None:
+    class Verifier:
+        def __init__(self, asked, env, **_) -> None:
+            assert env["OPENBLAS_NUM_THREADS"] == "1"
+            asked[-1].write_text('{"ab12": "here"}')
+
+        def communicate(self):
+            return '[{"wrong": {}, "left": 1}]', None
+
+        terminate = wait = lambda _: None
+
+    built = []
+    monkeypatch.setattr(subprocess, "Popen", Verifier)
+    monkeypatch.setattr(adopt._Adoption, "_build", lambda _, *about: built.append(about))
+    (tmp_path / "built-s").mkdir()
+    assert not adopt._Adoption(cpu, tmp_path, False)._verify("s", 60.0)
+    ((name, _, right),) = built
+    assert (name, json.loads(right.read_text())) == ("s", {"ab12": "here"})
+    assert "instances are still to be run" in capsys.readouterr().out
+
+
 def test_a_cluster_of_another_device_is_refused(cpu, tmp_path) -> None:
     of = dict.fromkeys(RemoteDevice.__dataclass_fields__, "")
     told = {**of, "fingerprint": "another", "spec": SimpleNamespace(name="Another")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,7 +180,8 @@ def progress_bar(*columns: Any, quiet: bool = False) -> Progress:
 @contextmanager
 def counted(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar within a ``with`` block; yield what is told how many are done, and of how many."""
-    with progress_bar(quiet=quiet) as bar:
+    # Rich leaves an empty line where there is no terminal.
+    with progress_bar(quiet=quiet or not sys.stderr.isatty()) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
