@@ -60,6 +60,9 @@ _MEAN, _MOST = 0.008, 0.04
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
 _CPU_SIDES = range(128, 2049)
 
+# Seconds for which a build may compile whatever its share: what is not whole serves nothing.
+_BUILDING = 60.0
+
 # Processes that verify at once, at most half as many as there are cores: oracles on the host take
 # most of the time.
 _VERIFIERS = 8
@@ -331,7 +334,7 @@ class _Adoption:
         )
         build(
             name, self.folder / "work", None if verified else self.folder / f"built-{name}", times,
-            self.live.id, seconds, _MEAN, _MOST, also=also, verified=verified,
+            self.live.id, max(_BUILDING, seconds), _MEAN, _MOST, also=also, verified=verified,
         )  # fmt: skip
         return True
 
@@ -340,7 +343,6 @@ class _Adoption:
         from tilewright.paths import write_json
         from tilewright.tuning.process import ONE_BLAS_THREAD
 
-        began = time.monotonic()
         if not (self.folder / f"built-{name}").exists():
             say("  nothing is built yet")
             return False
@@ -373,7 +375,7 @@ class _Adoption:
         passed = {digest: at for path in paths for digest, at in _read(path).items()}
         write_json(right, passed)
         if passed:  # what is right serves, whatever is still to be run
-            self._build(name, max(60.0, seconds + began - time.monotonic()), right)
+            self._build(name, _BUILDING, right)
         left = sum(row["left"] for row in rows)
         if left or len(rows) < many:
             say(f"  {left} instances are still to be run, of {len(rows)} shares of {many}")
