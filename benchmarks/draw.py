@@ -70,7 +70,7 @@ from of_kernels import (
     tensor_kernels,
 )
 from of_microbenchmarks import micro_copies, micro_memory, micro_mixes, micro_power, micro_rates
-from of_searches import gemm_spaces, h100_spaces, pruning, scaling, scores, shortlist
+from of_searches import adopted, gemm_spaces, h100_spaces, pruning, scaling, scores, shortlist
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme, "calls": public_calls},
@@ -92,7 +92,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "course": of_tilings.course, "funnel": of_tilings.funnel, "tilings": of_tilings.best,
     },
     "docs/how-to/pytorch.md": {"training": training, "contractions": contractions},
-    "docs/how-to/tune-a-device.md": {"shortlist": shortlist, "scaling": scaling},
+    "docs/how-to/tune-a-device.md": {
+        "shortlist": shortlist, "adopted": adopted, "scaling": scaling,
+    },
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
         "long": long_sums, "multiples": cliffs, "flat": flat,

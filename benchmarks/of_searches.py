@@ -227,6 +227,24 @@ def shortlist() -> str:
     return f"{told}\n\n{table(heads, lines)}"
 
 
+def adopted() -> str:
+    """Return what a portfolio adopted from nothing takes beside the one that ships."""
+    told = load("h100/adopted")
+    lines = []
+    for what, least_us in (("all", 0), ("the shipped kernel takes over 100 us", 100)):
+        ratios = [
+            row["chosen_us"] / row["shipped_us"] for row in told["results"]
+            if row["shipped_us"] > least_us
+        ]  # fmt: skip
+        means = statistics.geometric_mean(ratios), statistics.median(ratios), max(ratios)
+        over = sum(one > 1.1 for one in ratios)
+        lines.append([what, str(len(ratios)), *(f"{mean:.3f}" for mean in means), str(over)])
+    heads = ["random shapes", "", "geometric mean of its time / the shipped one's", "median",
+             "most", "above 1.1"]  # fmt: skip
+    about = f"SGEMM on {told['device']}, {told['seconds']:.0f} s, {told['date'][:10]}."
+    return f"{about}\n\n{table(heads, lines)}"
+
+
 def scaling() -> str:
     """Return how busy a cluster's scheduler keeps its workers."""
     document = load("searches/cluster")
