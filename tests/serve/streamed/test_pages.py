@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
 from itertools import pairwise
 
@@ -51,6 +53,33 @@ def test_none_are_made_of_memory_and_of_what_has_gaps(tmp_path, made):
     for other in (np.zeros((100, 1000)), c[:, :-1], object()):
         with pages.made_ahead(other):
             assert made() == []
+
+
+def test_pages_made_ahead_take_a_part_of_the_memory(tmp_path, made, monkeypatch):
+    c = mapped(tmp_path)
+    whole = pages._PART_OF_MEMORY * os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
+    monkeypatch.setattr(pages, "_PART_OF_MEMORY", 100_000 * pages._PART_OF_MEMORY / whole)
+    with pages.made_ahead(c):
+        assert sum(size for _, size in made()) == pytest.approx(100_000, abs=4096)
+
+
+def test_a_result_comes_where_there_are_no_more_threads(tmp_path, made, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pages.made_ahead(mapped(tmp_path)):
+        assert made() == []
+
+
+def test_a_file_that_ends_before_its_map_ends_the_threads(tmp_path):
+    c = mapped(tmp_path)
+    os.truncate(tmp_path / "c", 8192)
+    with pages.made_ahead(c):
+        for thread in threading.enumerate():
+            if thread.name == "tilewright-pages":
+                thread.join()
+    assert os.stat(tmp_path / "c").st_size == 8192
 
 
 def test_no_more_are_made_once_a_call_has_ended_or_the_system_refuses(tmp_path, made):

@@ -141,8 +141,10 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 
 # Called some hundred times while matrices stream through a device, by threads that run Python
-# besides.  None waits for anything, and to give Python's lock away and take it back again takes
-# longer than they do where two threads want it; so they keep it.
+# besides.  To give Python's lock away and take it back again takes longer than they do where two
+# threads want it; so they keep it.  None waits for more than room in a stream's queue, which
+# a device makes without Python: streams of ours wait for copies and kernels, and those that wait
+# for a caller's, which may call Python, have room for what one product enqueues.
 _QUICK = frozenset({
     "cuCtxPopCurrent", "cuCtxPushCurrent", "cuEventQuery", "cuEventRecord", "cuMemcpy2DAsync",
     "cuPointerGetAttribute", "cuStreamWaitEvent",

@@ -174,7 +174,8 @@ class Overlapped:
         def begin() -> None:
             enqueue(self._live, plan, call, self._passes)
 
-        return self._enqueue(begin, self._passes, after, plan, plan.name)
+        # The copies' events hold what is copied.
+        return self._enqueue(begin, self._passes, after, (plan, after), plan.name)
 
     def multiply(
         self, request: Request, operands: Any, after: Sequence[Event], lane: int,
@@ -240,19 +241,16 @@ class Overlapped:
             last = self._last(stream, after)
             event = live.between_events(begin, stream, last, keep, name, timed=False)
             event.number = next(self._numbers)
+            self._awaited.update(((stream, one.stream), one.number) for one in last)
         if is_recording():
             self._shown.append(event)
         return event  # type: ignore[no-any-return]
 
     def _last(self, stream: int, after: Sequence[Any]) -> list[Any]:
         """Return those events that a stream does not wait for already, the last of each other."""
-        last = {}
-        for event in after:
-            pair = stream, event.stream
-            if event.stream != stream and event.number > self._awaited.get(pair, 0):
-                self._awaited[pair] = event.number
-                last[event.stream] = event
-        return list(last.values())
+        last = {one.stream: one for one in sorted(after, key=lambda one: one.number)}
+        last.pop(stream, None)
+        return [one for at, one in last.items() if one.number > self._awaited.get((stream, at), 0)]
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
         """Return a lane's workspace, kept for its next product, as taking one each time is slow."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -33,6 +34,10 @@ _BYTES = 2 << 20
 # with twelve, which also copy.
 _THREADS = 4
 
+# Of the host's memory, the part that pages made ahead may take.  Of more the first would have to go
+# to the file, zeros as they are, and be read again, to make room for the last.
+_PART_OF_MEMORY = 1 / 4
+
 
 @contextmanager
 def made_ahead(c: Any) -> Iterator[None]:
@@ -50,7 +55,9 @@ def made_ahead(c: Any) -> Iterator[None]:
         yield
         return
     first = address_of(c) // mmap.PAGESIZE * mmap.PAGESIZE
-    behind, begins, ended = address_of(c) + c.nbytes, count(first, _BYTES), threading.Event()
+    most = int(_PART_OF_MEMORY * os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE)
+    behind = address_of(c) + min(c.nbytes, most)
+    begins, ended = count(first, _BYTES), threading.Event()
 
     def made() -> None:
         for begin in begins:  # of all threads
@@ -61,8 +68,9 @@ def made_ahead(c: Any) -> Iterator[None]:
         threading.Thread(target=made, name="tilewright-pages", daemon=True) for _ in range(_THREADS)
     ]
     try:
-        for thread in threads:
-            thread.start()
+        with suppress(RuntimeError):  # there may be no more threads
+            for thread in threads:
+                thread.start()
         yield
     finally:
         ended.set()

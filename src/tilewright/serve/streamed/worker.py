@@ -146,7 +146,14 @@ class Worker:
             self._job.schedule.lose(self._number, self._failed)
 
     def _current(self) -> AbstractContextManager[None]:
-        """Return what a thread does all it does within: a CUDA device is made current once."""
+        """Return what a thread does all it does within: a CUDA device is made current once.
+
+        Arrays that give and take parts may run anything, and what uses another device in the
+        thread leaves that one current.
+        """
+        job = self._job
+        if not all(getattr(x, "is_here", True) for x in (job.a, job.b, job.c)):
+            return nullcontext()
         return getattr(self._transport.live, "staying_current", nullcontext)()
 
     def _overlapped(self) -> None:
