@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
-from tilewright.portfolio.find import own
+from tilewright.portfolio.find import generation, own
 from tilewright.tuning.cluster import RemoteDevice
 
 
@@ -49,6 +51,26 @@ def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monk
     assert {size for one in served.kernels for size in one.won} == {(64, 64, 64)}
 
     assert adopted(capsys, "--budget", "1s") == whole
+
+
+def test_what_serves_is_compared_again_once_more_is_done(cpu, tmp_path) -> None:
+    ran, whole = [], {"verify": False, "compare": True}
+
+    def run(name, seconds):
+        ran.append((name, generation()))
+        return whole[name]
+
+    def pieces():
+        for name in whole:
+            yield adopt._Piece(name, 1.0, partial(run, name), local=False)
+
+    work, until = adopt._Adoption(cpu, tmp_path, False), time.monotonic() + 60
+    assert list(work.do(list(pieces()), until)) == ["compare"]
+    assert ran[1][1] > ran[0][1]  # what is not whole serves, too
+    whole["verify"] = True
+    for _ in range(2):
+        assert list(work.do(list(pieces()), until)) == ["verify", "compare"]
+    assert [name for name, _ in ran] == ["verify", "compare"] * 2
 
 
 def test_precisions_that_a_device_is_not_tuned_for_are_named(capsys) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from itertools import islice
 from types import SimpleNamespace
@@ -117,6 +118,34 @@ def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live
         assert mode == (serves.scalar, serves.clamped) or (aligned and not any(mode))
         wanted.add(mode)
     assert len(wanted) == 4
+
+
+def test_what_the_device_refuses_does_not_go_on(live, monkeypatch):
+    class Refused(measure._Burst):
+        def __call__(self) -> int:
+            if (self.tile.tile_m, self.tile.tile_n) != (64, 64):
+                raise BackendError("no such launch")
+            return super().__call__()
+
+    monkeypatch.setattr(measure, "_Burst", Refused)
+    monkeypatch.setattr(measure, "_KEPT", 8)
+    found = measure.measure_family(live, "s", "simt_async", 2, 0, 60.0, sifted=True)["cases"]
+    for case in found.values():
+        configs = [tuple(config.items()) for config in case["configs"]]
+        assert 0 < len(set(configs)) == len(configs)
+        assert all(row and None not in row for row in case["ns"])
+
+
+def test_pairs_of_transposes_share_all_of_the_time(live, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        measure._Timed, "time", lambda _, until, __: told.append(until - time.monotonic())
+    )
+    for letter, name, pairs in (("s", "simt_async", 4), ("e4m3", "wgmma", 1)):
+        measure.measure_family(live, letter, name, 1, 0, 400.0)
+        assert told[-1] == pytest.approx(400, abs=40)
+        assert len(told) == pairs
+        told.clear()
 
 
 def test_a_variant_whose_configs_are_all_refused_is_named_and_left_out(monkeypatch):

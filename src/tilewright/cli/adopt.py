@@ -220,6 +220,9 @@ class _Adoption:
         noted = self.folder / "done.json"
         done: dict[str, str] = {} if self.afresh else _read(noted)
         left = [one for one in pieces if one.name not in done]
+        if left and pieces[-1] not in left:  # it compared what served before
+            left.append(pieces[-1])
+            del done[pieces[-1].name]
         for number, piece in enumerate(left):
             remaining = until - time.monotonic()
             if remaining <= 0:
@@ -234,10 +237,10 @@ class _Adoption:
             except (RuntimeError, ArithmeticError) as error:
                 say(f"  {error}")
                 continue
+            reload()  # a piece that is not whole may have changed what serves, too
             if whole:
                 done[piece.name] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
                 write_json(noted, done)
-                reload()
         return done
 
     def _microbench(self, seconds: float) -> bool:
@@ -390,7 +393,7 @@ class _Adoption:
 
         until = time.monotonic() + seconds
         letters = [letter for name in wanted for letter in _letters(name)]
-        told: dict[str, Any] = {}
+        told = _read(self.folder / "compared.json")  # of other precisions
         for number, letter in enumerate(letters):
             share = (until - time.monotonic()) / (len(letters) - number)
             rows = list(_compared(self.live, letter, time.monotonic() + share))

@@ -180,7 +180,7 @@ def measure_family(
     count, seed : int
         Shapes of each pair of transposes, or of each kind of these; the same for the same seed.
     seconds : float
-        After which no further shape of its transposes begins; each pair has a fourth.
+        After which no further shape of its transposes begins; each pair has as long.
     also : Mapping, optional
         More configs, by variant.
     unaligned : bool
@@ -207,6 +207,7 @@ def measure_family(
                 one.draw(count, seed, copied=not unaligned, in_turn=not sifted)
                 timed[f"{a}{b}"] = one
             sifts = sifted and any(len(one.configs) > _KEPT for one in timed.values())
+            pairs = len(timed)
             for one in timed.values():
                 one.compile(ahead, plain_alone=sifts)
             # What is timed next compiles meanwhile.
@@ -221,7 +222,7 @@ def measure_family(
                         )
                         del timed[trans]
                         continue
-                    until = max(until, time.monotonic()) + seconds * share / 4
+                    until = max(until, time.monotonic()) + seconds * share / pairs
                     if sifts and share == _SIFTING:
                         one.sift(until)
                         one.compile(ahead)
@@ -344,14 +345,14 @@ class _Timed:
             problems.append(problem)
         ns = np.array(rows, float).reshape(-1, len(self.configs))
         ns[np.isnan(ns)] = inf
-        ns = ns[np.isfinite(ns).any(axis=1)]
         kept: list[int] = []
-        left = list(range(len(self.configs)))
-        while left and len(kept) < _KEPT and len(ns):
-            best = pick(ns[:, left], 0.0, 0.0, _KEPT - len(kept))
-            kept += [left[at] for at in best]
-            left = [at for at in left if at not in kept]
-        kept = sorted(kept) or left
+        timed = np.isfinite(ns)
+        left = np.flatnonzero(timed.any(axis=0))
+        while len(left) and len(kept) < _KEPT:
+            some = ns[timed[:, left].any(axis=1)][:, left]
+            kept += left[list(pick(some, 0.0, 0.0, _KEPT - len(kept)))].tolist()
+            left = np.setdiff1d(left, kept)
+        kept = sorted(kept) or list(range(len(self.configs)))
         self.configs = [self.configs[at] for at in kept]
         for problem, row in zip(problems, rows, strict=True):
             if all(self._mode(one, problem) == PLAIN for one in self.configs):
