@@ -16,8 +16,9 @@ from tilewright.serve import warm
 F4, F8, C8 = (np.dtype(name) for name in ("f4", "f8", "c8"))
 STRIDED = object()
 
-# Whether tensors are described by DLPack's C functions, as a newer PyTorch's are.
-DESCRIBED = bool(os.environ.get("FAKE_DLPACK"))
+# The version of DLPack's C functions that tensors have, as a newer PyTorch's do; 0 for none.
+DLPACK = int(os.environ.get("FAKE_DLPACK", "0"))
+DESCRIBED = DLPACK == 1
 
 _fresh = itertools.count(1 << 40, 1 << 20)
 
@@ -93,7 +94,7 @@ def _describe(x, at):
     """Fill in what there is to know of a tensor, as PyTorch's function does."""
     try:
         shape, strides = x.shape, x.stride()
-        if x.layout is not STRIDED or len(shape) != len(strides):
+        if x.layout is not STRIDED or (strides and len(shape) != len(strides)):
             return -1
         many = ctypes.c_int64 * len(shape)
         x.held = many(*shape), many(*strides)
@@ -101,7 +102,7 @@ def _describe(x, at):
         code = {"i": 0, "f": 2, "c": 5}.get(x.dtype.kind, 3)
         at[0] = _DLTensor(
             x.data_ptr() - 4, 2, x.get_device(), len(shape), code, 8 * x.dtype.itemsize, 1, one,
-            two, 4,
+            two if strides else None, 4,
         )  # fmt: skip
     except Exception:  # there is nobody to raise it to
         return -1
@@ -109,10 +110,11 @@ def _describe(x, at):
 
 
 # DLPackExchangeAPI: a version, an older one, and three functions before this one and one behind.
-_EXCHANGE = (ctypes.c_uint64 * 7)(1 | 3 << 32, *(0,) * 6)
-_EXCHANGE[5] = ctypes.cast(_describe, ctypes.c_void_p).value or 0
+_EXCHANGE = (ctypes.c_uint64 * 7)(DLPACK | 3 << 32, *(0,) * 6)
+# In another major version something else is there, which ends the process.
+_EXCHANGE[5] = (ctypes.cast(_describe, ctypes.c_void_p).value or 0) if DESCRIBED else 8
 _NAME = b"dlpack_exchange_api"  # capsules copy none
-if DESCRIBED:
+if DLPACK:
     _capsule = ctypes.pythonapi.PyCapsule_New
     _capsule.restype = ctypes.py_object
     _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -319,7 +319,10 @@ def test_work_goes_on_the_current_stream_of_torch(torch):
 def test_what_torch_has_and_gemm_has_not_is_refused(torch):
     a = torch.ones((8, 8), device="cuda")
     tw.gemm(a, a)
+    freed = a.clone()
+    freed.untyped_storage().resize_(0)
     for wrong, message in (
+        (freed, "has no memory"),
         (a.half(), "a.dtype=torch.float16"),
         (a.clone().requires_grad_(), "a requires grad"),
         (a.to_sparse(), "a.layout"),

@@ -131,6 +131,21 @@ def test_sparse_tensors_are_refused():
         tw.grouped_gemm([x, x], [x, x.to_sparse()])
 
 
+def test_layouts_of_other_libraries_are_theirs():
+    class Array:
+        """What another library's tensors may have in common with PyTorch's."""
+
+        words, dtype, shape = np.ones((3, 3), "f4"), np.dtype("f4"), (3, 3)
+        layout, device, stride = "NCHW", "cpu", lambda _: (3, 1)
+        data_ptr, element_size = lambda x: x.words.ctypes.data, lambda _: 4
+        __array_namespace__ = staticmethod(lambda: np)
+        __dlpack__ = words.__dlpack__
+        __dlpack_device__ = words.__dlpack_device__
+
+    for made in tw.grouped_gemm([Array(), Array()], [Array(), Array()]):
+        assert np.all(made == 3)
+
+
 def test_types_of_short_results_are_looked_at_before_the_first_is_written():
     x, c = np.ones((3, 3), "f2"), [np.zeros((3, 3), "f4"), np.zeros((3, 3), "f2")]
     with pytest.raises(ValueError, match=r"c\[1\]\.dtype=float16"):

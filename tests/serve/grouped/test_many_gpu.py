@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.serve.arrays.test_device import imported
+from tilewright import timeline
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
 
@@ -134,6 +137,29 @@ def test_tensors_that_are_no_operands_are_refused(cuda):
     right = z.conj() @ z  # which meets no plan of unconjugated operands
     for a in (z, z.conj()):
         assert torch.equal(tw.grouped_gemm([z, a], [z, z])[1], right)
+
+
+def test_types_of_all_matrices_are_kept(cupy):
+    """Groups are known by where they are: another type would be taken for one that is gone."""
+    own = np.dtype("f4", metadata={"of": "one matrix"})
+    held = sys.getrefcount(own)
+    a = [cupy.ones((16, 16), "f4"), cupy.ndarray((16, 16), own)]
+    tw.grouped_gemm(a, a)
+    del a
+    assert sys.getrefcount(own) > held
+
+
+def test_a_timeline_that_starts_meanwhile(cupy, monkeypatch):
+    from tilewright.serve.arrays import cupy as adapter
+
+    a, new = [cupy.ones((16, 16), "f4")] * 3, adapter.new_arrays
+    tw.grouped_gemm(a, a)
+    monkeypatch.setattr(adapter, "new_arrays", lambda *like: (timeline.start(), new(*like))[1])
+    try:
+        made = tw.grouped_gemm(a, a)
+    finally:
+        timeline.stop()
+    assert all(bool((x == 16).all()) for x in made)
 
 
 def test_a_group_in_a_graph(cupy):

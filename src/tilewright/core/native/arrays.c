@@ -296,8 +296,10 @@ static void forget_entry(entry *it)
 {
     const call_key *const key = &it->key;
     void *const kept[] = {it->plan_owner, it->shape, it->dtype, it->device,
-                          tilewright_type_of(key->a.elements), tilewright_type_of(key->b.elements),
-                          tilewright_type_of(key->c.elements), (void *)(uintptr_t)key->out_dtype};
+                          tilewright_python_type(key->a.elements),
+                          tilewright_python_type(key->b.elements),
+                          tilewright_python_type(key->c.elements),
+                          (void *)(uintptr_t)key->out_dtype};
     free(it);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i)
         if (kept[i] != NULL)
@@ -359,9 +361,9 @@ static void fill_in(entry *it, const entry *about, PyObject *const *given)
     it->shape = tilewright_kept(given[SHAPE]);
     it->dtype = tilewright_kept(given[ELEMENTS]);
     it->device = tilewright_kept(given[WHERE]);
-    keep_type(tilewright_type_of(it->key.a.elements));
-    keep_type(tilewright_type_of(it->key.b.elements));
-    keep_type(tilewright_type_of(it->key.c.elements));
+    keep_type(tilewright_python_type(it->key.a.elements));
+    keep_type(tilewright_python_type(it->key.b.elements));
+    keep_type(tilewright_python_type(it->key.c.elements));
     keep_type(it->key.out_dtype);
 }
 

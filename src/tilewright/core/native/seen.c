@@ -1,4 +1,4 @@
-/* What there is to see of arrays: attributes, asked for by name. */
+/* What there is to see of arrays: attributes, asked for by name, or DLPack's description. */
 #include "seen.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 tilewright_arrays tilewright_libraries[KINDS];
 int tilewright_enabled;
 
-/* dlpack.h: kDLCUDA, kDLComplex, and the version that `exchange` is of. */
-enum { DL_CUDA = 2, DL_COMPLEX = 5, DL_MAJOR = 1 };
+/* dlpack.h: kDLCUDA, kDLUInt (kDLInt is less), kDLComplex, and the version that `exchange` is of. */
+enum { DL_CUDA = 2, DL_UINT = 1, DL_COMPLEX = 5, DL_MAJOR = 1 };
 
 /* DLPackExchangeAPI of dlpack.h up to what is called here. */
 typedef struct {
@@ -64,9 +64,11 @@ static attribute layout = {.text = "layout"}, tensor_shape = {.text = "shape"},
                  get_device = {.text = "get_device"}, is_conj = {.text = "is_conj"},
                  is_neg = {.text = "is_neg"};
 
-/* Look an attribute up in the type of the first object that has it. */
-static void meet(attribute *it, PyObject *x)
+/* Look an attribute up in the type of the first object that is asked for it. */
+static void look_up(attribute *it, PyObject *x)
 {
+    if (it->name != NULL)
+        return;
     it->name = PyUnicode_InternFromString(it->text);
     it->from = PyObject_GetAttr(type_of(x), it->name);
     if (it->from == NULL) {
@@ -79,15 +81,13 @@ static void meet(attribute *it, PyObject *x)
 
 static PyObject *of(attribute *it, PyObject *x)
 {
-    if (it->name == NULL)
-        meet(it, x);
+    look_up(it, x);
     return it->get != NULL ? it->get(it->from, x, NULL) : PyObject_GetAttr(x, it->name);
 }
 
 static PyObject *call(attribute *it, PyObject *x)
 {
-    if (it->name == NULL)
-        meet(it, x);
+    look_up(it, x);
     return PyObject_CallMethodObjArgs(x, it->name, NULL);
 }
 
@@ -130,22 +130,15 @@ static int64_t several(PyObject *x, int64_t *to)
     return tilewright_is_well() ? count : 0;
 }
 
-/* Read both tuples of an array. */
-static int see_layout(PyObject *sizes, PyObject *along, tilewright_layout *it)
-{
-    it->dimensions = several(sizes, it->shape);
-    return several(along, it->steps) == it->dimensions && it->dimensions > 0;
-}
-
-/* The type's object, which lives as long as the array that has it; 0 is an error. */
-static uint64_t type_of_elements(PyObject *found)
+/* The address of an object that an array keeps; 0 is an error. */
+static uint64_t identity(PyObject *found)
 {
     if (found != NULL)
         Py_DecRef(found);
     return (uint64_t)(uintptr_t)found;
 }
 
-PyObject *tilewright_type_of(uint64_t elements)
+PyObject *tilewright_python_type(uint64_t elements)
 {
     return elements % 2 ? NULL : (PyObject *)(uintptr_t)elements;
 }
@@ -167,12 +160,12 @@ static int see_contiguous(PyObject *x, tilewright_layout *it)
 
 static int see_cupy_layout(PyObject *x, tilewright_layout *it)
 {
-    if (contiguous.name == NULL)
-        meet(&contiguous, x);
+    look_up(&contiguous, x);
     const int follow = contiguous.from == NULL ? NO : tilewright_truth(of(&contiguous, x));
-    if (follow == NO)
-        return see_layout(of(&shape, x), of(&strides, x), it);
-    return follow == YES && see_contiguous(x, it);
+    if (follow != NO)
+        return follow == YES && see_contiguous(x, it);
+    it->dimensions = several(of(&shape, x), it->shape);
+    return it->dimensions > 0 && several(of(&strides, x), it->steps) == it->dimensions;
 }
 
 static int see_cupy(PyObject *x, tilewright_seen *it)
@@ -186,7 +179,7 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
     Py_DecRef(memory);
     if (!tilewright_is_well() || !see_cupy_layout(x, &it->layout))
         return NO;
-    it->layout.elements = type_of_elements(of(&dtype, x));
+    it->layout.elements = identity(of(&dtype, x));
     return it->layout.elements != 0;
 }
 
@@ -205,7 +198,9 @@ static int see_described(PyObject *x, tilewright_seen *it)
         it->layout.steps[i] = found.steps[i];
     }
     it->layout.elements =
-        (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
+        found.code <= DL_UINT /* PyTorch's int4 is described as int8 is, and so on */
+            ? identity(of(&tensor_dtype, x))
+            : (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
     if (found.code == DL_COMPLEX) /* no others are lazily conjugated */
         it->conjugated = tilewright_truth(call(&is_conj, x));
     return tilewright_is_well();
@@ -224,9 +219,12 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
         it->device = number(call(&get_device, x));
     if (tilewright_is_well())
         it->conjugated = tilewright_truth(call(&is_conj, x));
-    if (!tilewright_is_well() || !see_layout(of(&tensor_shape, x), call(&stride, x), &it->layout))
+    if (tilewright_is_well())
+        it->layout.dimensions = several(of(&tensor_shape, x), it->layout.shape);
+    if (it->layout.dimensions == 0 ||
+        several(call(&stride, x), it->layout.steps) != it->layout.dimensions)
         return NO;
-    it->layout.elements = type_of_elements(of(&tensor_dtype, x));
+    it->layout.elements = identity(of(&tensor_dtype, x));
     return it->layout.elements != 0;
 }
 
@@ -245,7 +243,10 @@ int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
     if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
         return NO;
     it->layout.begins = it->address % 16;
-    return YES;
+    int found = it->address != 0; /* without elements no memory is needed */
+    for (int64_t i = 0; i < it->layout.dimensions; ++i)
+        found |= it->layout.shape[i] == 0;
+    return found;
 }
 
 int tilewright_kind_of(PyObject *x)
@@ -313,9 +314,9 @@ typedef struct {
     int64_t device;
 } matrix_row;
 
-/* What the last calls were told, of groups of so many kinds. */
-static PyObject *told[8];
-static unsigned next_told;
+/* Rows that were returned last, of groups of so many kinds. */
+static PyObject *last[8];
+static unsigned next_last;
 
 /* Look at a matrix of a library; false where it takes a closer look. */
 static int look_at(int kind, int grad, PyObject *x, matrix_row *row, uint64_t *address)
@@ -323,12 +324,9 @@ static int look_at(int kind, int grad, PyObject *x, matrix_row *row, uint64_t *a
     tilewright_seen seen;
     if (!tilewright_see(kind, grad, x, &seen) || seen.conjugated || seen.layout.dimensions != 2)
         return NO;
-    const matrix_row made = {{seen.layout.shape[0], seen.layout.shape[1]},
-                             {seen.layout.steps[0], seen.layout.steps[1]},
-                             seen.layout.elements,
-                             seen.layout.begins,
-                             seen.device};
-    *row = made;
+    const tilewright_layout *const it = &seen.layout;
+    *row = (matrix_row){{it->shape[0], it->shape[1]}, {it->steps[0], it->steps[1]},
+                        it->elements, it->begins, seen.device};
     *address = seen.address;
     return YES;
 }
@@ -357,16 +355,16 @@ static int look_at_all(PyObject *const *lists, intptr_t count, matrix_row *rows,
     return number == most && most > 0;
 }
 
-/* Rows as an object: one of those told last, if it has them. */
-static PyObject *told_of(const void *rows, intptr_t size)
+/* Rows as bytes: those of a call before, if they are the same. */
+static PyObject *bytes_of(const void *rows, intptr_t size)
 {
-    const unsigned most = sizeof told / sizeof *told;
+    const unsigned most = sizeof last / sizeof *last;
     for (unsigned i = 0; i < most; ++i)
-        if (told[i] != NULL && PyBytes_Size(told[i]) == size &&
-            memcmp(PyBytes_AsString(told[i]), rows, (size_t)size) == 0)
-            return tilewright_kept(told[i]);
+        if (last[i] != NULL && PyBytes_Size(last[i]) == size &&
+            memcmp(PyBytes_AsString(last[i]), rows, (size_t)size) == 0)
+            return tilewright_kept(last[i]);
     PyObject *const made = PyBytes_FromStringAndSize(rows, size);
-    PyObject **const place = &told[next_told++ % most];
+    PyObject **const place = &last[next_last++ % most];
     if (made != NULL) {
         if (*place != NULL)
             Py_DecRef(*place);
@@ -387,7 +385,7 @@ PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count
     uint64_t *const addresses = malloc((size_t)most * sizeof *addresses);
     PyObject *made = NULL;
     if (rows != NULL && addresses != NULL && look_at_all(given, count, rows, addresses, most)) {
-        PyObject *const seen = told_of(rows, most * (intptr_t)sizeof *rows);
+        PyObject *const seen = bytes_of(rows, most * (intptr_t)sizeof *rows);
         PyObject *const at =
             PyBytes_FromStringAndSize((const char *)addresses, most * (intptr_t)sizeof *addresses);
         if (seen != NULL && at != NULL)

@@ -79,7 +79,7 @@ PyObject *tilewright_none(void);
 PyObject *tilewright_kept(PyObject *x);
 
 /* The type of elements as an object to be kept; null where there is none. */
-PyObject *tilewright_type_of(uint64_t elements);
+PyObject *tilewright_python_type(uint64_t elements);
 
 /* Read an address and drop its object, or a truth value: -1 is an error.  Null is an error raised
  * before. */

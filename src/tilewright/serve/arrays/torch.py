@@ -79,8 +79,11 @@ def narrow_view(x: Any) -> View | None:
 
 
 def _strided_view(x: Any, dtype: np.dtype[Any], *, made_here: bool = False) -> View:
+    address, shape = x.data_ptr(), tuple(x.shape)
+    if address == 0 and x.numel():  # its storage was freed, or it stands for another one
+        raise ValueError(f"a tensor of shape {shape} has no memory; give one that has its elements")
     strides = tuple(step * dtype.itemsize for step in x.stride())
-    place = x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index
+    place = address, shape, strides, dtype, x.device.index
     return View(x, *place, conjugated=x.is_conj(), made_here=made_here)
 
 

@@ -137,7 +137,8 @@ def in_one_launch(
     scalars = _scalars(alpha, beta, prepared.precision, c[0])
     results = _new_results(library, a[0], prepared) if is_new else c
     if is_new and seen:
-        seen = seen[0], seen[1] + warm.looks_at_all[0](results)[1]
+        made = warm.looks_at_all[0](results)  # None once a timeline is started meanwhile
+        seen = made and (seen[0], seen[1] + made[1])
     addresses = _addresses(library, (a, b, results), seen)
     if not is_new:
         _keep_apart(prepared, addresses, (a, b, c))
@@ -321,7 +322,7 @@ def _prepared(
     return _Prepared(
         tuple(launches), np.concatenate(places), tuple(sorted(rest)), extents.T.ravel(), [], of,
         first[0].ordinal, [(x.shape[down], y.shape[right]) for x, y, _ in views],
-        tuple(x.array.dtype for x in first if x is not None),
+        tuple(x.array.dtype for some in views for x in some if x is not None),
     )  # fmt: skip
 
 

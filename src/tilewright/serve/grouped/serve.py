@@ -135,9 +135,10 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
             raise ValueError(
                 f"{name}[{at}].shape={tuple(x.shape)} is not a matrix; give two dimensions"
             )
-        if hasattr(x, "data_ptr") and str(x.layout) != "torch.strided":
+        layout = str(getattr(x, "layout", ""))  # which other libraries' arrays may have, too
+        if layout.startswith("torch.") and layout != "torch.strided":
             raise ValueError(
-                f"{name}[{at}].layout={x.layout} is not dense; give {name}[{at}].to_dense()"
+                f"{name}[{at}].layout={layout} is not dense; give {name}[{at}].to_dense()"
             )
         if not _alike(x, first):
             raise TypeError(
