@@ -278,7 +278,7 @@ class _Adoption:
         until = time.monotonic() + seconds
         variant = Variant(precision(letter), Trans.T, Trans.N)
         first, *others = (one.name for one in stencils_for(self.live.spec, variant))
-        cases = stored(letter, self.live)[0].cases if stored(letter, self.live) else {}
+        cases = next((one.cases for one in stored(letter, self.live)), {})
         for name in (*(name for name in others if name == "skinny"), first):
             also = self._listed(letter, name) if name == first else {}
             for of, case in cases.items():

@@ -158,12 +158,7 @@ class Worker:
 
     def _overlapped(self) -> None:
         """Let a thread copy finished tiles."""
-
-        def finish() -> None:
-            with self._current():
-                self._finish_all()
-
-        thread = threading.Thread(target=finish, name="tilewright-download", daemon=True)
+        thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
         try:
             for one in self._started():
                 if thread.ident is None:
@@ -341,17 +336,18 @@ class Worker:
     def _finish_all(self) -> None:
         """Copy finished tiles until there are no more; each begins while another is copied."""
         begun: Begun | None = None
-        while True:
-            if begun is not None and self._finished.empty():
-                self._end(begun)
-                begun = None
-            one = self._finished.get()
-            after = self._begin(*one) if one is not None else None
-            if begun is not None:
-                self._end(begun)
-            if one is None:
-                return
-            begun = after
+        with self._current():
+            while True:
+                if begun is not None and self._finished.empty():
+                    self._end(begun)
+                    begun = None
+                one = self._finished.get()
+                after = self._begin(*one) if one is not None else None
+                if begun is not None:
+                    self._end(begun)
+                if one is None:
+                    return
+                begun = after
 
     def _finish(self, place: Place, tile: Slot) -> None:
         """Copy one tile to where it belongs."""
