@@ -292,18 +292,27 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
 
-static void forget_entry(entry *it)
+/* Python's objects that an entry keeps, or null. */
+typedef struct {
+    void *all[8];
+} objects;
+
+static objects objects_of(const entry *it)
 {
     const call_key *const key = &it->key;
-    void *const kept[] = {it->plan_owner, it->shape, it->dtype, it->device,
-                          tilewright_python_type(key->a.elements),
-                          tilewright_python_type(key->b.elements),
-                          tilewright_python_type(key->c.elements),
-                          (void *)(uintptr_t)key->out_dtype};
+    return (objects){{it->plan_owner, it->shape, it->dtype, it->device,
+                      tilewright_python_type(key->a.elements),
+                      tilewright_python_type(key->b.elements),
+                      tilewright_python_type(key->c.elements), (void *)(uintptr_t)key->out_dtype}};
+}
+
+static void forget_entry(entry *it)
+{
+    const objects kept = objects_of(it);
     free(it);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i)
-        if (kept[i] != NULL)
-            Py_DecRef(kept[i]);
+    for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
+        if (kept.all[i] != NULL)
+            Py_DecRef(kept.all[i]);
 }
 
 /* What `remember` takes behind gemm's arguments. */
@@ -324,12 +333,6 @@ enum {
     REMEMBERED
 };
 
-static void keep_type(const void *x)
-{
-    if (x != NULL)
-        Py_IncRef((PyObject *)(uintptr_t)x);
-}
-
 /* Read what there is to know besides the key; false where something is not what it should be. */
 static int read_entry(PyObject *const *given, entry *it)
 {
@@ -347,24 +350,19 @@ static int read_entry(PyObject *const *given, entry *it)
 }
 
 /* Fill in a new entry, which keeps Python's objects from now on. */
-static void fill_in(entry *it, const entry *about, PyObject *const *given)
+static void fill_in(entry *it, entry made, PyObject *const *given)
 {
-    it->plan = about->plan;
-    it->exchanged = about->exchanged;
-    it->is_complex = about->is_complex;
-    it->whole = about->whole;
-    it->most = about->most;
-    it->extent_a = about->extent_a;
-    it->extent_b = about->extent_b;
-    it->extent_c = about->extent_c;
-    it->plan_owner = tilewright_kept(given[OWNER]);
-    it->shape = tilewright_kept(given[SHAPE]);
-    it->dtype = tilewright_kept(given[ELEMENTS]);
-    it->device = tilewright_kept(given[WHERE]);
-    keep_type(tilewright_python_type(it->key.a.elements));
-    keep_type(tilewright_python_type(it->key.b.elements));
-    keep_type(tilewright_python_type(it->key.c.elements));
-    keep_type(it->key.out_dtype);
+    made.node = it->node;
+    made.key = it->key;
+    made.plan_owner = given[OWNER];
+    made.shape = given[SHAPE];
+    made.dtype = given[ELEMENTS];
+    made.device = given[WHERE];
+    *it = made;
+    const objects kept = objects_of(it);
+    for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
+        if (kept.all[i] != NULL)
+            Py_IncRef(kept.all[i]);
 }
 
 /* Keep the plan of a call whose arguments had their closer look, C's memory included. */
@@ -382,7 +380,7 @@ static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count
         return tilewright_none();
     entry *it = tilewright_table_find(&plans, &call.key);
     if (it == NULL && (it = tilewright_table_add(&plans, &call.key, &removed)) != NULL)
-        fill_in(it, &about, given);
+        fill_in(it, about, given);
     if (it != NULL) {
         const unsigned most = sizeof it->apart / sizeof *it->apart;
         const unsigned at = it->next_apart++ % most;

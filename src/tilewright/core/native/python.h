@@ -26,6 +26,7 @@ void Py_DecRef(PyObject *x);
 PyObject *PyObject_Type(PyObject *x);
 void *PyType_GetSlot(PyObject *type, int slot);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
+PyObject *PyObject_GetAttrString(PyObject *x, const char *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);

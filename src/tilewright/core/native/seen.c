@@ -277,8 +277,7 @@ PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t cou
 /* DLPack's function of a type of arrays; null where it has none. */
 static tilewright_describe *description_by(PyObject *type)
 {
-    PyObject *const name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    PyObject *const capsule = PyObject_GetAttr(type, name);
+    PyObject *const capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     const exchange *const found =
         capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (capsule != NULL)

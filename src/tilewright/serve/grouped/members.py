@@ -342,16 +342,15 @@ def _member(
 ) -> _Member | None:
     """Return a product with made-up scalars; None of one that BLAS could not take."""
     placed: list[Placed] = []
+    m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
     for x in views:
         if x is None:
-            m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
             placed.append((Operand(0, 0, max(1, n)), True))
             continue
         layout = strided(x.shape, x.strides, x.dtype.itemsize)
         if layout is None or x.address % x.dtype.itemsize:
             return None
         placed.append((Operand(x.address, 0, layout[1]), layout[0]))
-    m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
     k = views[0].shape[not ops[0].transposed]
     real = not any(complex(x).imag for x in scalars)
     alpha, beta = _made_up(of, real=real)
