@@ -64,8 +64,8 @@ looks: dict[type, Callable[..., Any]] = {}
 
 looks_at_all: list[Callable[..., Any]] = []
 """Of lists of matrices of one known library and device: returns what there is to know of all as
-bytes, equal bytes as one object, and their addresses as bytes; None of any others.  Empty where
-there is no core."""
+bytes, the same object as a recent call's equal ones, and their addresses as bytes; None of any
+others.  Empty where there is no core."""
 
 _table = _Table()
 _known: list[Any] = []
