@@ -28,9 +28,10 @@ from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_line
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
     from tilewright.bench.sweep import Call
+    from tilewright.portfolio.choose import Choice
     from tilewright.problem import Problem
     from tilewright.space import Config
-    from tilewright.stencil import Variant
+    from tilewright.stencil import Source, Variant
     from tilewright.tuning.measure import Workload
 
 __all__ = ["command"]
@@ -424,13 +425,24 @@ def _compared(live: LiveDevice, letter: str, until: float) -> Iterator[dict[str,
     of, on_host = precision(letter), live.spec.kind == "cpu"
     transposes = ("TN",) if of.reads_along_k else _TRANSPOSES
     drawn = (sides for sides in KINDS["any"](7, of) if not on_host or set(sides) <= set(_CPU_SIDES))
-    for sides, trans in zip(islice(drawn, _COMPARED), cycle(transposes), strict=False):
+    problems = [
+        Problem(*sides, of, *trans)
+        for sides, trans in zip(islice(drawn, _COMPARED), cycle(transposes), strict=False)
+    ]
+    defaults = {problem: _default(live, problem) for problem in problems}
+    if live.backend == "cuda":
+        from tilewright.backend.cuda.ahead import compiling_ahead
+
+        with compiling_ahead(live.arch) as ahead:  # type: ignore[attr-defined]  # as CUDA's have
+            every = {one[1].digest: one[1] for one in defaults.values() if one}
+            for compiled in [ahead(source) for source in every.values()]:
+                compiled()
+    for problem in problems:
         if time.monotonic() >= until:
             return
-        problem = Problem(*sides, of, *trans)
         workload = Workload(live, problem)
         try:
-            calls = dict(_calls(live, problem, workload))
+            calls = dict(_calls(live, problem, workload, defaults[problem]))
             for call in calls.values():
                 call()
             times = interleaved_calls(calls, _ROUNDS, shared=on_host)
@@ -439,23 +451,32 @@ def _compared(live: LiveDevice, letter: str, until: float) -> Iterator[dict[str,
             workload.close()
 
 
-def _calls(live: LiveDevice, problem: Problem, workload: Workload) -> Iterator[tuple[str, Call]]:
-    """Yield what is compared: ours, the default, if it takes the problem, and the library."""
-    from tilewright.bench.peers import UnavailableError, peer
-    from tilewright.bench.sweep import OURS, our_call, way_call
+def _default(live: LiveDevice, problem: Problem) -> tuple[Choice, Source] | None:
+    """Return the default and what it is compiled from; None where it does not take a problem."""
     from tilewright.portfolio.choose import default_choice
-    from tilewright.serve.routes.realigned import way_of
     from tilewright.stencil import Variant
 
-    yield OURS, way_call(workload, way_of(live, problem, workload.call))
     variant = Variant.of(problem)
     default = default_choice(variant, live.spec)
     family, config = default.stencil, default.config
-    if family.takes(config, problem):
-        wanted = family.geometry(config).mode(problem)
-        mode = family.nearest_mode(config, variant, live.spec, wanted)
-        kernel = live.compile(family.source(config, variant, live.dialect, mode))
-        yield "the default", our_call(workload, default, kernel)
+    if not family.takes(config, problem):
+        return None
+    wanted = family.geometry(config).mode(problem)
+    mode = family.nearest_mode(config, variant, live.spec, wanted)
+    return default, family.source(config, variant, live.dialect, mode)
+
+
+def _calls(
+    live: LiveDevice, problem: Problem, workload: Workload, default: tuple[Choice, Source] | None
+) -> Iterator[tuple[str, Call]]:
+    """Yield what is compared: ours, the default, if it takes the problem, and the library."""
+    from tilewright.bench.peers import UnavailableError, peer
+    from tilewright.bench.sweep import OURS, our_call, way_call
+    from tilewright.serve.routes.realigned import way_of
+
+    yield OURS, way_call(workload, way_of(live, problem, workload.call))
+    if default is not None:
+        yield "the default", our_call(workload, default[0], live.compile(default[1]))
     name = "numpy" if live.spec.kind == "cpu" else "cublas"
     try:
         library = peer(name, live)
