@@ -406,7 +406,7 @@ class _InstanceTimes:
     def add(self, problem: Problem, ns: NDArray[np.float64], first: int = 0) -> None:
         """Add a problem with the time of each kernel from the first on; infinite: unknown."""
         columns: list[int] = []
-        times: list[NDArray[np.float64]] = []
+        times: list[tuple[float, int]] = []  # and what the instance lacks
         area = float(problem.m) * float(problem.n) * float(problem.batch)
         for at in map(int, np.flatnonzero(np.isfinite(ns))):
             mode = self._selected[first + at].kernel.geometry.mode(problem)
@@ -415,9 +415,10 @@ class _InstanceTimes:
                 if self.is_able(first + at, MODES[number]):
                     key = first + at, number
                     columns.append(self._columns.setdefault(key, len(self._columns)))
-                    times.append(slower(ns[at : at + 1], np.array([wanted & ~number]), area))
+                    times.append((ns[at], wanted & ~number))
         if times:
-            self._rows.append((np.array(columns), np.concatenate(times)))
+            whole, lacks = map(np.array, zip(*times, strict=True))
+            self._rows.append((np.array(columns), slower(whole, lacks, area)))
 
     def add_drawn(self, drawn: Iterable[Problem] = ()) -> Counter[int]:
         """Add shapes as users have them; return how often kernels are the best of large ones."""
