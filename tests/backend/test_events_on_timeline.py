@@ -82,8 +82,10 @@ class FakeCUDA:
         self.times[event] = self.now
         return (0,)
 
-    def cuEventSynchronize(self, event):
+    def cuEventQuery(self, event):
         return (0,)
+
+    cuEventSynchronize = cuEventQuery
 
     def cuEventElapsedTime(self, first, second):
         return 0, (self.times[second] - self.times[first]) / 1e6

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.backend import DeviceLostError
-from tilewright.backend.cuda import driver
+from tilewright.backend.cuda import driver, functions
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.backend.cuda.events import CUDAEvent
 
@@ -69,3 +69,24 @@ def test_an_event_that_has_happened_is_asked_for_once(asked):
         event.wait()
         event.wait()
         assert asked.calls == expected
+
+
+def test_other_threads_run_while_a_callers_stream_has_no_room():
+    assert not {"cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize"} & functions._QUICK
+    asked = []
+
+    def function(name):
+        return lambda *_: asked.append(name) or (0,)
+
+    names = "cuEventRecord", "cuStreamWaitEvent"
+    every = (*names, *(f"{name}OnOurs" for name in names))
+    live = object.__new__(CUDADevice)
+    live.api = SimpleNamespace(**{name: function(name) for name in every})
+    live.current = nullcontext
+    live.events = SimpleNamespace(take=lambda: (1, 2), give_back=lambda pair: None)
+    event = live.between_events(lambda: None, 7)
+    live.between_events(lambda: None, 8, [event])
+    assert set(asked) == set(names)
+    asked.clear()
+    live.between_events(lambda: None, 9, [event], ours=True)
+    assert asked == ["cuStreamWaitEventOnOurs", "cuEventRecordOnOurs"]

@@ -35,7 +35,7 @@ def declared(name: str) -> list[str]:
 
     text_of = ctypes.pythonapi.PyCapsule_GetName
     text_of.restype, text_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    text = text_of(cydriver.__pyx_capi__[name]).decode()
+    text = text_of(cydriver.__pyx_capi__[name.removesuffix("OnOurs")]).decode()
     inside = text[text.index("(") + 1 : -1]
     return [] if inside == "void" else [x.replace("const", "").strip() for x in inside.split(",")]
 

@@ -42,7 +42,7 @@ def streams():
     def enqueue(stream, *events):
         return overlapped.Overlapped._enqueue(made, None, ord(stream), events, None, "")
 
-    def between_events(begin, stream, after, keep, name, *, timed):
+    def between_events(begin, stream, after, keep, name, *, ours):
         if made.refused:
             raise made.refused
         return SimpleNamespace(stream=stream, waits=list(after))

@@ -348,7 +348,7 @@ class CUDADevice(LiveDevice):
         name: str = "kernel",
         held: int = 0,
         *,
-        timed: bool = True,
+        ours: bool = False,
     ) -> CUDAEvent:
         """Enqueue anything, a library's kernel for one, between two events.
 
@@ -367,23 +367,24 @@ class CUDADevice(LiveDevice):
         held : int
             So many launches are enqueued while the stream is kept busy.  Without it, events around
             a kernel of ten microseconds measure how fast the host enqueues it.
-        timed : bool
-            Whether somebody asks how long it took, besides a timeline.
+        ours : bool
+            Whether nobody else enqueues on the stream, or asks how long it took but a timeline.
         """
         from tilewright.backend.cuda.events import CUDAEvent
 
         stream = self.stream if stream is None else stream
         with self.current():
             for event in after:
-                event.before(stream)
+                event.before(stream, ours=ours)
+            record = self.api.cuEventRecordOnOurs if ours else self.api.cuEventRecord
             pair = self.events.take()
             zero = self._clock.zero() if is_recording() else None
             if held:
                 self._hold.enqueue(stream, held)
             # Nothing may come between: the device is faster than Python.
-            begun = self.api.cuEventRecord(pair[0], stream) if timed or zero else (0,)
+            begun = record(pair[0], stream) if zero or not ours else (0,)
             enqueue()
-            ended = self.api.cuEventRecord(pair[1], stream)
+            ended = record(pair[1], stream)
             for recorded in (begun, ended):
                 self.check(recorded, "recording an event")
         return CUDAEvent(self, pair, keep, name, zero, stream)

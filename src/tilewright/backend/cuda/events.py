@@ -116,10 +116,11 @@ class CUDAEvent(Event):
         self._name, self._zero, self.stream = name, zero, stream
         self._has_happened = False
 
-    def before(self, stream: int) -> None:
+    def before(self, stream: int, *, ours: bool = False) -> None:
         """Let what is enqueued on a stream from now on wait; the context is current."""
-        waiting = self._device.api.cuStreamWaitEvent(stream, self._pair[1], 0)
-        self._device.check(waiting, "waiting for an event")
+        api = self._device.api
+        wait = api.cuStreamWaitEventOnOurs if ours else api.cuStreamWaitEvent
+        self._device.check(wait(stream, self._pair[1], 0), "waiting for an event")
 
     def wait(self) -> None:
         """Block until it has ended."""

@@ -84,6 +84,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuEventElapsedTime": ("cuEventElapsedTime", (_FLOAT, _HANDLE, _HANDLE)),
     "cuEventQuery": ("cuEventQuery", (_HANDLE,)),
     "cuEventRecord": ("cuEventRecord", (_HANDLE, _HANDLE)),
+    "cuEventRecordOnOurs": ("cuEventRecord", (_HANDLE, _HANDLE)),
     "cuEventSynchronize": ("cuEventSynchronize", (_HANDLE,)),
     "cuFuncSetAttribute": ("cuFuncSetAttribute", (_HANDLE, c_int, c_int)),
     "cuGetErrorName": ("cuGetErrorName", (c_int, _WORDS)),
@@ -129,6 +130,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuStreamIsCapturing": ("cuStreamIsCapturing", (_HANDLE, _INT)),
     "cuStreamSynchronize": ("cuStreamSynchronize", (_HANDLE,)),
     "cuStreamWaitEvent": ("cuStreamWaitEvent", (_HANDLE, _HANDLE, c_uint)),
+    "cuStreamWaitEventOnOurs": ("cuStreamWaitEvent", (_HANDLE, _HANDLE, c_uint)),
     # The map is memory of the caller's; sizes, strides, box and steps are arrays.
     "cuTensorMapEncodeTiled": (
         "cuTensorMapEncodeTiled",
@@ -142,12 +144,12 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 # Called some hundred times while matrices stream through a device, by threads that run Python
 # besides.  To give Python's lock away and take it back again takes longer than they do where two
-# threads want it; so they keep it.  None waits for more than room in a stream's queue, which
-# a device makes without Python: streams of ours wait for copies and kernels, and those that wait
-# for a caller's, which may call Python, have room for what one product enqueues.
+# threads want it; so they keep it.  None waits for more than room in the queue of a stream of ours,
+# which has copies and kernels alone.  In a caller's full queue may be a function of Python's, which
+# could not run meanwhile.
 _QUICK = frozenset({
-    "cuCtxPopCurrent", "cuCtxPushCurrent", "cuEventQuery", "cuEventRecord", "cuMemcpy2DAsync",
-    "cuPointerGetAttribute", "cuStreamWaitEvent",
+    "cuCtxPopCurrent", "cuCtxPushCurrent", "cuEventQuery", "cuEventRecordOnOurs",
+    "cuMemcpy2DAsync", "cuPointerGetAttribute", "cuStreamWaitEventOnOurs",
 })  # fmt: skip
 
 

@@ -239,7 +239,7 @@ class Overlapped:
         live = self._live
         with self._order[stream]:
             last = self._last(stream, after)
-            event = live.between_events(begin, stream, last, keep, name, timed=False)
+            event = live.between_events(begin, stream, last, keep, name, ours=True)
             event.number = next(self._numbers)
             self._awaited.update(((stream, one.stream), one.number) for one in last)
         if is_recording():
