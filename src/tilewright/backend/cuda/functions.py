@@ -210,7 +210,7 @@ class CopyPeer(ctypes.Structure):
 
 
 class Functions:
-    """The driver's functions by cuda.h's names.
+    """The driver's functions by cuda.h's names; one for streams of ours alone ends in ``OnOurs``.
 
     A function takes what its C parameters take but for pointers that it fills in, and returns a
     tuple: its status, as an integer, and the values filled in.  One that the library lacks, an old
