@@ -126,11 +126,14 @@ def test_tensors_that_are_no_operands_are_refused(cuda):
         (z.conj().imag, "is a negated view"),
         (x.to_sparse(), r"b\[1\]\.layout"),
         (x[::2, ::2], "product 1"),
+        (torch.ones((32, 32), device="cuda")[::2, ::2], r"b\[1\]\.strides"),
         (x.double(), r"b\[1\]\.dtype"),
         (x.cpu(), "arrays on one CUDA device only"),
     ):
+        outs = [torch.full_like(x, torch.nan) for _ in "ab"]
         with pytest.raises((ValueError, TypeError), match=said):
-            tw.grouped_gemm([x, x], [x, wrong])
+            tw.grouped_gemm([x, x], [x, wrong], outs)
+        assert bool(outs[0].isnan().all())
     with torch.no_grad():
         found = tw.grouped_gemm([x, x], [x, x.clone().requires_grad_()])
     assert bool((found[1] == 16).all())

@@ -23,7 +23,7 @@ from tilewright.serve.unproved import unproved_are_served
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
 
-__all__ = ["View", "run"]
+__all__ = ["View", "operand_of", "run"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def run(
     # A matrix of one row is to be computed as one of many.
     rows_first = request.arithmetic == INVARIANT
     a, b, c = (
-        _operand(name, view, request.matrix(name), rows_first) for name, view in views.items()
+        operand_of(name, view, request.matrix(name), rows_first=rows_first)
+        for name, view in views.items()
     )
     operands = a, b, c
     stored = request
@@ -166,7 +167,7 @@ def _meet(x: View, c: View) -> bool:
     return overlap(*((y.address, y.shape, y.strides, y.dtype) for y in (x, c)))
 
 
-def _operand(name: str, view: View, matrix: Any, rows_first: bool) -> Placed:
+def operand_of(name: str, view: View, matrix: Any, *, rows_first: bool = False) -> Placed:
     """Return an operand whose first product's matrix has `matrix`'s shape and strides."""
     size = view.dtype.itemsize
     layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)

@@ -65,8 +65,8 @@ def view(name: str, x: Any) -> View:
         )
     if x.is_neg():
         raise ValueError(f"{name} is a negated view; give {name}.resolve_neg()")
-    if name == "c" and x.is_conj():
-        raise ValueError("c is a conjugated view; give c.resolve_conj()")
+    if name[0] == "c" and x.is_conj():
+        raise ValueError(f"{name} is a conjugated view; give {name}.resolve_conj()")
     return _strided_view(x, dtype)
 
 

@@ -97,6 +97,8 @@ def _one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> lis
         _check(at, (x, y, z), ops, a[0])
         if options["out_dtype"] is not None and z is not None and z.dtype != c[0].dtype:
             raise ValueError(f"c[{at}].dtype={z.dtype} but c[0].dtype={c[0].dtype}; give one type")
+    if not is_narrow(a[0]):
+        _look(a, b, c)
     refuse_overlaps(a, b, c)
     return [gemm(x, y, z, **options) for x, y, z in zip(a, b, c, strict=True)]
 
@@ -155,6 +157,20 @@ def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: A
         shapes_of(*of, *ops)
     except ValueError as error:
         raise ValueError(f"product {at}: {error}") from None
+
+
+def _look(*lists: list[Any]) -> None:
+    """Refuse arrays on a CUDA device that `gemm` would refuse once others are computed."""
+    adapter = adapter_on_cuda(lists[0][0])
+    if adapter is None:
+        return
+    from tilewright.serve.arrays.device import operand_of
+
+    for name, some in zip("abc", lists, strict=True):
+        for at, x in enumerate(some):
+            if x is not None and 0 not in x.shape:  # gemm looks at no others
+                seen = adapter.view(f"{name}[{at}]", x)
+                operand_of(f"{name}[{at}]", seen, seen)
 
 
 def _alike(x: Any, first: Any) -> bool:
