@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.serve.arrays.device import View
-from tilewright.serve.grouped import members
+from tilewright.serve.grouped import members, serve
 from tilewright.serve.grouped.overlaps import may_overlap
 from tilewright.serve.overlap import address_of
 
@@ -144,6 +144,32 @@ def test_layouts_of_other_libraries_are_theirs():
 
     for made in tw.grouped_gemm([Array(), Array()], [Array(), Array()]):
         assert np.all(made == 3)
+
+
+def test_tensors_that_their_adapter_refuses_are_found_before_any_product(monkeypatch):
+    """As one that requires grad is, which only PyTorch's adapter knows."""
+
+    refused = set()
+
+    def view(name, x):
+        if name in refused:
+            raise ValueError(f"{name} requires grad")
+        return View(x, address_of(x), x.shape, x.strides, x.dtype, 0)
+
+    monkeypatch.setattr(serve, "adapter_on_cuda", lambda *_: SimpleNamespace(view=view))
+    x, apart = np.ones((4, 4)), np.ones((8, 8))[::2, ::2]
+    for wrong, b, said in (
+        ({"a[1]"}, x, r"^a\[1\] requires grad"), ({"c[1]"}, x, r"^c\[1\] requires grad"),
+        (set(), apart, r"^b\[1\]\.strides"),
+    ):  # fmt: skip
+        refused = wrong
+        outs = [np.full((4, 4), np.nan) for _ in "ab"]
+        with pytest.raises(ValueError, match=said):
+            tw.grouped_gemm([x, x], [x, b], outs)
+        assert np.isnan(outs).all()
+    refused = set()
+    empty = np.ones((8, 0))[::2]
+    assert [c.shape for c in tw.grouped_gemm([x, empty], [x, empty.T])] == [(4, 4), (4, 4)]
 
 
 def test_types_of_short_results_are_looked_at_before_the_first_is_written():

@@ -240,9 +240,10 @@ class CUDADevice(LiveDevice):
 
     @contextlib.contextmanager
     def staying_current(self) -> Iterator[None]:
-        """Do so once for all that a thread of our own does within a ``with`` block.
+        """Make the context current once for all that the thread does within a ``with`` block.
 
-        Where the driver refuses it, it refuses what the thread does, too.
+        For threads that we start: nothing else in them may change the current context.  A refusal
+        is not raised here, as whatever the thread calls next is refused alike.
         """
         (refused,) = self.api.cuCtxPushCurrent(self._primary)
         self._here.stays = not refused
@@ -368,7 +369,7 @@ class CUDADevice(LiveDevice):
             So many launches are enqueued while the stream is kept busy.  Without it, events around
             a kernel of ten microseconds measure how fast the host enqueues it.
         ours : bool
-            Whether nobody else enqueues on the stream, or asks how long it took but a timeline.
+            Whether the stream is our own, and nobody but a timeline asks how long the work took.
         """
         from tilewright.backend.cuda.events import CUDAEvent
 

@@ -101,7 +101,7 @@ class CUDAEvent(Event):
         Where they were recorded: a row of a timeline.
     """
 
-    number = 0  # of what follows one another on a stream, where somebody counts
+    number = 0  # its place among the numbered events of a call; 0 where none are numbered
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ _POPULATE_WRITE = 23
 # Made at a time, in about a millisecond: a call that has ended waits for no more.
 _BYTES = 2 << 20
 
-# An H100's host made 2 GB/s of pages in a file on tmpfs with one thread, 5 with four, and no more
-# with twelve, which also copy.
+# A host of 16 cores made 2 GB/s of pages in a file on tmpfs with one thread, 5 with four, and no
+# more with twelve, which also copy.
 _THREADS = 4
 
 # Of the host's memory, the part that pages made ahead may take.  Of more the first would have to go
