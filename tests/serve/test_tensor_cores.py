@@ -6,16 +6,22 @@ import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.core import library
+from tilewright.portfolio import native_choice
 from tilewright.portfolio.find import shipped_for
 from tilewright.precision import precision
 from tilewright.problem import Trans
+from tilewright.serve import tensor_cores
 from tilewright.serve.routes.split.product import HopperProduct, ModelProduct
-from tilewright.serve.tensor_cores import config_for, wgmma
+from tilewright.serve.tensor_cores import config_for, expected_ns, wgmma
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, NAMED, TensorVariant, variant_named
+
+needs_core = pytest.mark.skipif(library() is None, reason="the core is not here")
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
@@ -61,6 +67,25 @@ def test_blocks_that_stay_fill_the_device(many):
     assert found["multiprocessors"] == many
     assert found in wgmma().space(of, part)
     assert wgmma().launch(found, 8192, 8192).on(many).grid == (many, 1)
+
+
+@needs_core
+def test_configs_and_times_are_the_same_without_the_core(monkeypatch):
+    """Bit for bit: of any sizes, of one product and of several."""
+    rng, asked = np.random.default_rng(0), []
+    for name in ("fp16x3", "bf16x6"):
+        of = variant(ARITHMETICS[name])
+        for m, n, k in np.exp(rng.uniform(0, np.log(60000), (100, 3))).astype(int).tolist():
+            several = int(rng.integers(2, 50))
+            asked += [(of, H100, m, n, k, 32, *rest) for rest in ((), (True,), (False, several))]
+    found = []
+    for core in (library, lambda: None):
+        monkeypatch.setattr(native_choice, "library", core)
+        tensor_cores._able.cache_clear()
+        found.append([(config_for(*one), expected_ns(*one)) for one in asked])
+    tensor_cores._able.cache_clear()
+    assert found[0] == found[1]
+    assert len({config for config, _ in found[0]}) > 5
 
 
 @pytest.mark.parametrize("name", NAMED)

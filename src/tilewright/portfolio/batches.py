@@ -24,6 +24,7 @@ from tilewright.portfolio.choose import (
     by_arrays,
     choose,
     expected_by_arrays,
+    fastest,
     made_choice,
 )
 from tilewright.portfolio.find import shipped
@@ -64,11 +65,7 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     if _is_compiled(device, one, table, BATCHED):
         able = one.stencil.batches(one.config, Variant.of(problem))
         return replace(one, form=BATCHED) if able else None
-    native = table.native[BATCHED]
-    if native is not None and native.takes(problem):
-        found = native(problem, aligned)
-    else:
-        found = by_arrays(device.spec, table, problem, aligned, BATCHED)
+    found = fastest(device.spec, table, problem, aligned, BATCHED)
     if found is None:
         return None
     at, number, ns = found

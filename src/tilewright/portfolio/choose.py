@@ -55,6 +55,7 @@ __all__ = [
     "default_choice",
     "distance",
     "expected_by_arrays",
+    "fastest",
     "made_choice",
 ]
 
@@ -166,11 +167,7 @@ def _chosen(
 ) -> Choice:
     variant = Variant.of(problem)
     table = held_by(key, spec, variant, seen)
-    native = table.native[routed]
-    if native is not None and native.takes(problem):
-        found = native(problem, aligned)
-    else:
-        found = by_arrays(spec, table, problem, aligned, routed)
+    found = fastest(spec, table, problem, aligned, routed)
     if found is None:
         return by_default(variant, spec, problem, aligned)
     at, number, ns = found
@@ -179,6 +176,16 @@ def _chosen(
         made = table.made[at, number, routed] = made_choice(table, at, MODES[number], spec, routed)
     on = _tuned_on(table, at, problem)
     return Choice(made.stencil, made.config, made.mode, on, made.kernel, made.portfolio, ns)
+
+
+def fastest(
+    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
+) -> Found | None:
+    """Return which kernel serves, by the core where it can tell; None where none takes operands."""
+    native = table.native[form]
+    if native is not None and native.takes(problem):
+        return native(problem, aligned)
+    return by_arrays(spec, table, problem, aligned, form)
 
 
 def by_arrays(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-
-import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
+from tilewright.portfolio.choose import fastest
 from tilewright.portfolio.find import shipped_for
-from tilewright.portfolio.model import Model
+from tilewright.portfolio.held import Held, held_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Source, stencil
+from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, operands_of
 
@@ -62,7 +63,6 @@ def source_of_batch(config: Config, variant: TensorVariant) -> Source:
     return wgmma().source_for_batch_of_parts(config, variant)
 
 
-@lru_cache(maxsize=4096)
 def config_for(
     variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
     compensated: bool = False, products: int = 1,
@@ -110,48 +110,54 @@ def _expected(
     variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
     compensated: bool, products: int,
 ) -> tuple[Config, float]:  # fmt: skip
+    stays = products > 1
     # No config compensates the sums of TF32's parts, which are not served but to measure them.
-    able = _able(variant, device, promote_k, compensated) or _able(
-        variant, device, promote_k, False
+    able = _able(variant, device, promote_k, compensated, stays) or _able(
+        variant, device, promote_k, False, stays
     )
     if able is None:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
-    configs, model = able
-    problem = Problem(*size, operands_of(variant.arithmetic), Trans.T, Trans.N, batch=products)
-    expected = model.expected(problem, device.multiprocessors)
-    if products > 1:
-        stays = np.array([config.integer("multiprocessors") > 0 for config in configs])
-        if stays.any():  # what compensates has none
-            expected = np.where(stays, expected, np.inf)
-    at = int(np.argmin(expected))
-    return configs[at], float(expected[at])
+    # Parts run along k in aligned columns, as the copy engine takes them.
+    ld = aligned_ld(size[2], 1)
+    problem = Problem(
+        *size, operands_of(variant.arithmetic), Trans.T, Trans.N, ld, ld, batch=products
+    )
+    found = fastest(device, able, problem, True, 0)
+    # None takes what is larger than anything that a device holds: any will do.
+    at, _, ns = found or (0, 0, 0.0)
+    assert ns is not None  # all have costs
+    return able.kernels[at].config, ns
 
 
 @lru_cache(maxsize=64)
 def _able(
-    variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool
-) -> tuple[tuple[Config, ...], Model] | None:
-    """Return the configs that were timed and promote as is asked, and the model of their times."""
+    variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool, stays: bool
+) -> Held | None:
+    """Return the configs that were timed and promote as is asked, with the model of their times.
+
+    With `stays` those with persistent blocks, where there are any: what compensates has none.
+    """
     family, of = wgmma(), variant.arithmetic
     portfolio = shipped_for(_CAPABILITY, "passes")
+    if portfolio is None:
+        return None
     rows = [
-        (_filling(one.config, device), one)
-        for one in (() if portfolio is None else portfolio.kernels)
+        replace(one, config=_filling(one.config, device))
+        for one in portfolio.kernels
         if isinstance(one.variant, TensorVariant) and _is_alike(one.variant.arithmetic, of)
     ]
     space = family.space(variant, device)
     found = [
-        (config, one)
-        for config, one in rows
-        if config in space
-        and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
-        and (not compensated or family.compensates(config, variant))
+        one
+        for one in rows
+        if one.config in space
+        and (not promote_k or 0 < one.config.integer("promote_k") <= promote_k)
+        and (not compensated or family.compensates(one.config, variant))
     ]
-    if not found:
-        return None
-    kernels = [one for _, one in found]
-    costs = np.array([one.costs for one in kernels])
-    return tuple(config for config, _ in found), Model([one.geometry for one in kernels], costs)
+    persistent = [one for one in found if stays and one.config.integer("multiprocessors") > 0]
+    # As one's own, which serve every launch mode.
+    held = [(one, portfolio, True) for one in persistent or found]
+    return held_of(held, Variant(operands_of(of), Trans.T, Trans.N), device) if held else None
 
 
 def _is_alike(one: Arithmetic, other: Arithmetic) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
@@ -71,7 +69,6 @@ def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bo
     )
 
 
-@lru_cache(maxsize=4096)
 def _chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
     """Return what a guarded chain that ends in products of FP16 takes, in seconds.
 
