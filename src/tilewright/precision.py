@@ -6,7 +6,7 @@ A new precision is one row here and one prelude in ``stencil/prelude``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,14 +75,14 @@ class Precision:
         """Return what tells precisions apart: every plan is looked up by a problem's."""
         return hash(self.letter)
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype:
         """The NumPy dtype of A's and B's elements; structured in double-double."""
         if self.parts == 1:
             return dtype_of(self.dtype_name)
         return np.dtype([("re", _PAIR), ("im", _PAIR)]) if self.is_complex else _PAIR
 
-    @property
+    @cached_property
     def real_dtype(self) -> np.dtype:
         """The NumPy dtype of the floating-point type that the element is made of."""
         return dtype_of(self.real_name)
@@ -121,17 +121,17 @@ class Precision:
         """Whether an element has an imaginary part."""
         return self.words == 2
 
-    @property
+    @cached_property
     def element_bytes(self) -> int:
         """Bytes of one element of A or B."""
         return _BYTES[self.dtype_name] if self.is_short else self.dtype.itemsize
 
-    @property
+    @cached_property
     def result_bytes(self) -> int:
         """Bytes of one element of C."""
         return _BYTES[self.result_name] if self.is_short else self.element_bytes
 
-    @property
+    @cached_property
     def result_dtype(self) -> np.dtype:
         """The NumPy dtype of C's elements."""
         return dtype_of(self.result_name) if self.result_name else self.dtype

@@ -221,6 +221,7 @@ class NativeChoice:
         others: Callable[[bool, bool], NativeChoice | None],
         p: Problem,
         aligned: tuple[bool, bool],
+        ns: float,
         copying: Copying,
         memory_bytes: int,
     ) -> tuple[bool, bool]:
@@ -235,21 +236,20 @@ class NativeChoice:
             One that it `takes`, of the variant.
         aligned : tuple of bool
             Whether A and B begin at multiples of 16 bytes.
+        ns : float
+            Nanoseconds that are expected without copies: what is chosen for the problem has them.
         copying : Copying
             How long passes take.
         memory_bytes : int
             Of the device.
         """
-        found = self(p, all(aligned))
-        if found is None or found[2] is None:
-            return False, False
         place = _Place(self._place.multiprocessors, self._place.is_, memory_bytes)
         cost = _Copying(copying.begin_ns, copying.bytes_per_ns)
         about = (
             ctypes.byref(self._asked(p, all(aligned))), *aligned,
             ctypes.byref(place), ctypes.byref(cost),
         )  # fmt: skip
-        opened = self._core.tilewright_worth_a_look(*about, _DOUBLE(found[2]))
+        opened = self._core.tilewright_worth_a_look(*about, _DOUBLE(ns))
         if not opened:
             return False, False
         tables = (ctypes.POINTER(_Rows) * _WAYS)(ctypes.pointer(self._table))

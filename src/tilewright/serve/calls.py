@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -170,32 +169,27 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     found: Planned | None = kept(key)
     if found is None:
         alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
-        call = replace(call, alpha=alpha if reads else 0, beta=beta if keeps else 0)
-        made_up_call = replace(wanted, call=call, arithmetic=arithmetic)
-        found = _laid_out(live, made_up_call, first, told=told, lean=lean)
+        scalars = alpha if reads else 0, beta if keeps else 0
+        found = _laid_out(live, wanted, arithmetic, scalars, first, told=told, lean=lean)
         keep(key, found)
     return found
 
 
 def _laid_out(
-    live: LiveDevice, wanted: Wanted, first: tuple[int, int], *, told: bool, lean: bool
-) -> Planned:
+    live: LiveDevice, wanted: Wanted, arithmetic: str, scalars: tuple[complex, complex],
+    first: tuple[int, int], *, told: bool, lean: bool,
+) -> Planned:  # fmt: skip
     """Return the plan of a call with made-up scalars, whose A and B begin `first` bytes beyond."""
-    call, p, space = wanted.call, wanted.problem, Space()
+    given, p, space = wanted.call, wanted.problem, Space()
     ordered = _is_ordered(live)
     operand = partial(made_up, of=p.precision) if ordered else _at_address
-    call = replace(
-        call,
-        a=operand(A, first[0], call.a.ld),
-        b=operand(B, first[1], call.b.ld),
-        c=operand(C, 0, call.c.ld),
-    )
-    # Tensor maps are made in the device's context.
-    with span("lay out"), getattr(live, "current", nullcontext)():
+    a, b = operand(A, first[0], given.a.ld), operand(B, first[1], given.b.ld)
+    c = operand(C, 0, given.c.ld)
+    call = GemmCall(given.precision, given.m, given.n, given.k, scalars[0], a, b, scalars[1], c)
+    with span("lay out"):
         laid = lay_out(
-            live, p, call, wanted.arithmetic, space, report=REPORT if told else None,
-            copies=not lean, repeats=wanted.repeats, triangle=wanted.triangle,
-            residues=wanted.residues,
+            live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
+            repeats=wanted.repeats, triangle=wanted.triangle, residues=wanted.residues,
         )  # fmt: skip
         if ordered:
             plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)
@@ -251,6 +245,8 @@ def kept(key: Hashable) -> Any:
 
 
 def _imaginary(value: Any) -> bool:
+    if isinstance(value, int | float):  # as nearly all are
+        return False
     return any(complex(getattr(value, part, 0)).imag != 0 for part in ("hi", "lo")) or (
         not hasattr(value, "hi") and complex(value).imag != 0
     )

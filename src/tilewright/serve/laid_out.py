@@ -205,7 +205,10 @@ class Layout:
             self._places += [_UPPER + _UPPER] * (-(len(self._places) + many - 1) % _TABLE_PLACES)
         first = len(self._places)
         for value in arguments:
-            self._put(value)
+            if type(value) is np.int64:  # most are sizes, and never scalars
+                self._places.append(value.tobytes() + _UPPER)
+            else:
+                self._put(value)
         self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
         if second is not None:
             self._start(loaded.second, second, 0, first, many)
@@ -220,9 +223,7 @@ class Layout:
     def _put(self, value: Any) -> None:
         """Lay out an argument."""
         place = len(self._places)
-        if type(value) is np.int64:  # most are sizes, and never scalars
-            self._places.append(value.tobytes() + _UPPER)
-        elif isinstance(value, np.generic):
+        if isinstance(value, np.generic):
             self._scalar(place, value)
             self._places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
         elif isinstance(value, TensorMap):
@@ -260,10 +261,12 @@ class Layout:
 
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""
-        pair = value.dtype.names is not None
+        pair = isinstance(value, np.void)
         kind = _SCALARS.get(float(value["hi"]) if pair else value.item())
+        if kind is None:
+            return
         type_of = _PAIR if pair else _TYPES.get(value.dtype.str[1:])
-        if kind is not None and type_of is not None:
+        if type_of is not None:
             self._scalars.append(PATCH.pack(place, kind, type_of, 0, 0))
 
     @property

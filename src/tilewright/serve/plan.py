@@ -108,10 +108,11 @@ class Plan:
         self._device = device
         self._kernels = [kernel for kernel, _, _ in steps]  # stay loaded
         laid = Layout(device, space, begins, is_group=is_group)
-        for kernel, launch, arguments in steps:
-            laid.add(kernel.handle, launch, arguments)
-        self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
-        self.native = _native(device, laid)
+        with device.current():  # where tensor maps are made, and whose kernels these are
+            for kernel, launch, arguments in steps:
+                laid.add(kernel.handle, launch, arguments)
+            self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
+            self.native = _native(device, laid)
         if repeats:
             flat = (ctypes.c_int64 * (4 * len(repeats)))(*(x for one in repeats for x in one))
             native = ctypes.c_void_p(self.native)
@@ -220,15 +221,14 @@ def _native(device: Any, laid: Layout) -> int:
 
     it = laid.parts()
     many = len(it.places)
-    with device.current():  # whose kernels these are
-        made = core().tilewright_plan_new(
-            ctypes.c_void_p(device.context),
-            (NativeLaunch * len(it.launches))(*it.launches), len(it.launches),
-            b"".join(it.places), (ctypes.c_int * many)(*it.map_of), many,
-            b"".join(bytes(encoded(one)) for one in it.maps), len(it.maps),
-            it.patches, len(it.patches) // PATCH.size,
-            ctypes.c_uint64(laid.zero_bytes), ctypes.c_uint64(laid.scratch_bytes),
-        )  # fmt: skip
+    made = core().tilewright_plan_new(
+        ctypes.c_void_p(device.context),
+        (NativeLaunch * len(it.launches))(*it.launches), len(it.launches),
+        b"".join(it.places), (ctypes.c_int * many)(*it.map_of), many,
+        b"".join(bytes(encoded(one)) for one in it.maps), len(it.maps),
+        it.patches, len(it.patches) // PATCH.size,
+        ctypes.c_uint64(laid.zero_bytes), ctypes.c_uint64(laid.scratch_bytes),
+    )  # fmt: skip
     if not made:
         raise BackendError("the host has too little memory for a plan")
     return int(made)

@@ -22,8 +22,11 @@ def in_pieces(live: LiveDevice, problem: Problem, call: GemmCall) -> list[Step]:
         return [direct(live, p, call)]
     along_a = 1 if p.trans_a.transposed else call.a.ld
     along_b = call.b.ld if p.trans_b.transposed else 1
+    pieces = pieces_of_k(live, p, begin_aligned(call))
+    if len(pieces) == 1:
+        return [direct(live, p, call)]
     made = []
-    for first, end in pieces_of_k(live, p, begin_aligned(call)):
+    for first, end in pieces:
         part = replace(
             call,
             k=end - first,

@@ -25,6 +25,7 @@ from tilewright.portfolio import Served, shipped
 from tilewright.portfolio.choose import choose
 from tilewright.portfolio.held import held_rows
 from tilewright.portfolio.native_choice import NativeChoice
+from tilewright.portfolio.portfolio import Copying
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begins_aligned, kernel_of
 from tilewright.serve.routes.direct import in_pieces
@@ -108,17 +109,17 @@ def _way(
     problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
 ) -> Way:
     p = problem
-    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, _read(p.trans_a, a))
-    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, _read(p.trans_b, b))
     found = p
     if a is not None or b is not None:
-        found = Problem(p.m, p.n, p.k, p.precision, op_a, op_b, lda, ldb, p.ldc)
+        lda, ldb = p.lda if a is None else a.ld, p.ldb if b is None else b.ld
+        ops = _read(p.trans_a, a), _read(p.trans_b, b)
+        found = Problem(p.m, p.n, p.k, p.precision, *ops, lda, ldb, p.ldc)
     return Way(found, a, b, (aligned[0] or a is not None) and (aligned[1] or b is not None))
 
 
-def _read(op: Trans, copy: Realigned) -> Trans:
+def _read(op: Trans, copy: Realigned | None) -> Trans:
     """Return the operation on a copy, which is conjugated where it is transposed."""
-    return Trans.of(not op.transposed, False) if copy.transposed else op
+    return op if copy is None or not copy.transposed else Trans.of(not op.transposed, False)
 
 
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
@@ -137,27 +138,33 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     """
     if problem.precision.reads_along_k:  # there are no kernels for anything else
         return _way(problem, *_copies(problem, aligned), aligned)
-    plain = Way(problem, None, None, all(aligned))
-    portfolio = shipped(device.spec, problem.precision.portfolio)
-    known = portfolio.copying if portfolio is not None else None
-    native = None if known is None else _native(device, problem)
-    if known is None or native is None or not native.takes(problem):
-        return plain
+    known = _copying(device, problem)
+    native = None if known is None else _native(device, Variant.of(problem))
+    ns = None if native is None else choose(device, problem, all(aligned)).ns
+    if known is None or native is None or ns is None or not native.takes(problem):
+        return _way(problem, None, None, aligned)
     copies = _copies(problem, aligned)
 
-    def way(of_a: bool, of_b: bool) -> Way:
-        return _way(problem, copies[0] if of_a else None, copies[1] if of_b else None, aligned)
+    def of(of_a: bool, of_b: bool) -> tuple[Realigned | None, Realigned | None]:
+        return copies[0] if of_a else None, copies[1] if of_b else None
 
-    def other(of_a: bool, of_b: bool) -> NativeChoice | None:
-        return _native(device, way(of_a, of_b).problem)
+    def other(*copied: bool) -> NativeChoice | None:
+        ops = map(_read, (problem.trans_a, problem.trans_b), of(*copied))
+        return _native(device, Variant(problem.precision, *ops))
 
     memory = device.spec.memory_bytes or 0
-    return way(*native.copied(other, problem, aligned, known, memory))
+    return _way(problem, *of(*native.copied(other, problem, aligned, ns, known, memory)), aligned)
 
 
-def _native(device: Served, problem: Problem) -> NativeChoice | None:
-    """Return the core's choice among the kernels for a problem's variant."""
-    return held_rows(device, Variant.of(problem)).native[False]
+def _native(device: Served, variant: Variant) -> NativeChoice | None:
+    """Return the core's choice among the kernels for a variant."""
+    return held_rows(device, variant).native[False]
+
+
+def _copying(device: Served, problem: Problem) -> Copying | None:
+    """Return how long a device's passes take; None where that is unknown."""
+    portfolio = shipped(device.spec, problem.precision.portfolio)
+    return None if portfolio is None else portfolio.copying
 
 
 def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
@@ -168,9 +175,7 @@ def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
 
 def expected_ns(device: Served, way: Way) -> float | None:
     """Return the nanoseconds that are expected of a way, copies and all; None where unknown."""
-    portfolio = shipped(device.spec, way.problem.precision.portfolio)
-    known = None if portfolio is None else portfolio.copying
-    ns = choose(device, way.problem, way.aligned).ns
+    known, ns = _copying(device, way.problem), choose(device, way.problem, way.aligned).ns
     if known is None or ns is None:
         return None
     passes = (known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())

@@ -263,15 +263,14 @@ def _laid_out(live: Any, problem: Problem, a: Part, b: Part) -> Plan:
         )
     )
     m, n, k = problem.m, problem.n, problem.k
-    with live.current():  # where tensor maps are made
-        steps = [
-            product.step(live, Work(
-                _SCHEME, m, n, k0, min(k0 + MOST_K, k), ALPHA.real, x, y,
-                1.0 if k0 else BETA.real, Operand(C, 0, problem.ldc), 0, space.zero, 0,
-            ))
-            for k0 in range(0, k, MOST_K)
-        ]  # fmt: skip
-        return Plan(live, steps, space)
+    steps = [
+        product.step(live, Work(
+            _SCHEME, m, n, k0, min(k0 + MOST_K, k), ALPHA.real, x, y,
+            1.0 if k0 else BETA.real, Operand(C, 0, problem.ldc), 0, space.zero, 0,
+        ))
+        for k0 in range(0, k, MOST_K)
+    ]  # fmt: skip
+    return Plan(live, steps, space)
 
 
 def _up(number: int, unit: int) -> int:
