@@ -267,6 +267,8 @@ class _Adoption:
 
     def _time(self, letter: str, seconds: float) -> bool:
         """Time what was tuned, begun with or listed, on shapes of every kind."""
+        from concurrent.futures import ThreadPoolExecutor
+
         from tilewright.backend.cuda.device import CUDADevice
         from tilewright.cli.portfolio_build import stored
         from tilewright.paths import write_atomically
@@ -280,8 +282,11 @@ class _Adoption:
         variant = Variant(precision(letter), Trans.T, Trans.N)
         first, *others = (one.name for one in stencils_for(self.live.spec, variant))
         cases = next((one.cases for one in stored(letter, self.live)), {})
+        beside = ThreadPoolExecutor(1)  # processes list what is timed last
+        listed = beside.submit(self._listed, letter, first)
+        beside.shutdown(wait=False)
         for name in (*(name for name in others if name == "skinny"), first):
-            also = self._listed(letter, name) if name == first else {}
+            also = listed.result() if name == first else {}
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
             share = _SKINNY * seconds

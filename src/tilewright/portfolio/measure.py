@@ -61,7 +61,7 @@ _FAR, _FAR_NS = 2.0, 100_000
 # they are timed on at most, and how many go on.  By the times in benchmarks/portfolio/sm_90 the 32
 # best that 20 to 30 shapes pick out lose 1 % in S and 2 % in D at others; a portfolio that is made
 # of 30, 80 and 200 shapes loses 6, 2.4 and 2 %.
-_SIFTING, _SIFTED_BY, _KEPT = 0.3, 6, 32
+_SIFTING, _SIFTED_BY, _KEPT = 0.5, 6, 32
 
 
 def measure(
@@ -166,7 +166,7 @@ def measure_family(
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
     Of a stencil for products with a short side these are what is drawn; of any other every kind,
-    columns side by side, in the launch modes that serve, staged results apart.  Where tensor maps
+    columns side by side, in the launch modes that serve.  Where tensor maps
     read A and B, their columns are aligned as the copies of them are that serve.
 
     Parameters
@@ -290,7 +290,7 @@ class _Timed:
                     self._coming[config, mode] = source, ahead(source)
 
     def _mode(self, config: Config, problem: Problem) -> Mode:
-        return replace(self._geometry[config].mode(problem), staged=False)
+        return self._geometry[config].mode(problem)
 
     def load(self) -> bool:
         """Load what was begun, but for what compiler or device refuses; return if anything is."""

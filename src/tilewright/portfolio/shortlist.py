@@ -14,7 +14,7 @@ from tilewright.portfolio.find import shipped_for
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
-from tilewright.tuning.background import forecast_on
+from tilewright.tuning.background import FEATURES, features_on, forecast_on
 
 __all__ = ["of_other_devices", "shortlist"]
 
@@ -22,9 +22,15 @@ __all__ = ["of_other_devices", "shortlist"]
 _DRAWN, _SHAPES, _EACH = 2000, 5, 3
 _SEED = 11
 
+# A side of a product that fills any device.
+_LARGE = 8192
+
 
 def shortlist(family: Stencil, variant: Variant, spec: DeviceSpec) -> list[Config]:
     """Return what a static model expects most of, on shapes as users have them.
+
+    The model counts multiply-adds.  Sums so short that C takes the time want whatever keeps most
+    copies and stores on their way: of each size of a block what has the most warps besides.
 
     Parameters
     ----------
@@ -44,7 +50,15 @@ def shortlist(family: Stencil, variant: Variant, spec: DeviceSpec) -> list[Confi
         expected = forecast(drawn)
         best = np.argsort(-expected, kind="stable")[:_EACH]
         found |= dict.fromkeys(drawn[at] for at in best.tolist())
-    return list(found)
+    large = Problem(_LARGE, _LARGE, _LARGE, variant.precision, variant.trans_a, variant.trans_b)
+    features = features_on(family, large, spec)(drawn)
+    order = np.lexsort([-features[:, FEATURES.index(name)] for name in ("forecast", "warps")])
+    most: dict[tuple[int, int], Config] = {}
+    for config in (drawn[at] for at in order.tolist()):
+        tile = family.geometry(config)
+        if not tile.tma:  # which takes aligned columns alone
+            most.setdefault((tile.tile_m, tile.tile_n), config)
+    return list(found | dict.fromkeys(most.values()))
 
 
 def _shapes(variant: Variant) -> Iterator[tuple[int, int, int]]:
