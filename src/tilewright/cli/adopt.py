@@ -47,15 +47,13 @@ _PACES = ("bf16", "int8", "e4m3", "tf32")
 # How many of the fastest configs on each tuned problem are timed on other shapes.
 _FASTEST = 6
 
-# Shapes of each pair of transposes and each kind that are timed at most, so that it ends; shapes
-# that are compared at the end.
+# Shapes of each pair of transposes and kind that are timed at most; shapes that are compared.
 _SHAPES, _COMPARED = 140, 24
 
 # The share of the time for a stencil for short sides, whose few configs all take short times.
 _SKINNY = 0.2
 
-# What a portfolio's best kernels may lose in the mean and at most, of what was timed: half of what
-# is lost for want of shapes that costs are fitted to.
+# What a portfolio's best kernels may lose, in the mean and at most, of what was timed.
 _MEAN, _MOST = 0.008, 0.04
 
 # Sides that are compared on a CPU: of shorter ones launches are all that is timed.
@@ -78,7 +76,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of the work: what it is called, its weight in the time, and what does it.
+    """A part of the work: its name, its weight in the time, and what does it.
 
     `run` is given seconds and says whether the piece is whole.  Only what is `local` needs this
     device for itself: a tuner, or the workers of its cluster, see to that.
