@@ -211,7 +211,8 @@ def measure_family(
             for one in timed.values():
                 one.compile(ahead, plain_alone=sifts)
             # What is timed next compiles meanwhile.
-            for share in (_SIFTING, 1 - _SIFTING) if sifts else (1.0,):
+            stages = [(True, _SIFTING), (False, 1 - _SIFTING)] if sifts else [(False, 1.0)]
+            for sifting, share in stages:
                 for trans, one in tuple(timed.items()):
                     if not one.load():
                         warnings.warn(
@@ -223,7 +224,7 @@ def measure_family(
                         del timed[trans]
                         continue
                     until = max(until, time.monotonic()) + seconds * share / pairs
-                    if sifts and share == _SIFTING:
+                    if sifting:
                         one.sift(until)
                         one.compile(ahead)
                     else:
