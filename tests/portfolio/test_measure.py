@@ -117,7 +117,8 @@ def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live
         aligned = problem.lda % 4 == problem.ldb % 4 == 0
         assert mode == (serves.scalar, serves.clamped) or (aligned and not any(mode))
         wanted.add(mode)
-    assert len(wanted) == 4
+    assert (True, True) in wanted
+    assert any(problem.lda % 4 for problem, *_ in live.timed)
 
 
 def test_what_the_device_refuses_does_not_go_on(live, monkeypatch):
