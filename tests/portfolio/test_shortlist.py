@@ -31,6 +31,15 @@ def test_a_shortlist_has_something_for_large_results_and_for_long_sums(
     assert any(one.get("parallel_split_k") or one.get("stream_k") for one in found)
 
 
+def test_a_shortlist_has_small_and_large_blocks_that_share_no_short_sum() -> None:
+    found = map(FAMILY.geometry, shortlist(FAMILY, VARIANT, architecture_spec("sm_90a")))
+    plain = {
+        (one.tile_m, one.tile_n) for one in found
+        if one.tile_k <= 8 and one.cluster_k == 1 and not (one.stream_k or one.split_k or one.tma)
+    }  # fmt: skip
+    assert {(32, 64), (64, 64), (128, 128)} <= plain
+
+
 def test_an_older_device_is_given_what_it_takes_of_a_newer_ones_portfolio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

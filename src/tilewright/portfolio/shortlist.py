@@ -22,15 +22,16 @@ __all__ = ["of_other_devices", "shortlist"]
 _DRAWN, _SHAPES, _EACH = 2000, 5, 3
 _SEED = 11
 
-# A side of a product that fills any device.
-_LARGE = 8192
+# A side of a product that fills any device; steps along k at a time that suit sums of a few.
+_LARGE, _SHORT_K = 8192, 8
 
 
 def shortlist(family: Stencil, variant: Variant, spec: DeviceSpec) -> list[Config]:
     """Return what a static model expects most of, on shapes as users have them.
 
     The model counts multiply-adds.  Sums so short that C takes the time want whatever keeps most
-    copies and stores on their way: of each size of a block what has the most warps besides.
+    copies and stores on their way: of each size of a block what has the most warps besides, of all
+    configs, and of those whose blocks share no sum and take few steps at a time.
 
     Parameters
     ----------
@@ -53,11 +54,14 @@ def shortlist(family: Stencil, variant: Variant, spec: DeviceSpec) -> list[Confi
     large = Problem(_LARGE, _LARGE, _LARGE, variant.precision, variant.trans_a, variant.trans_b)
     features = features_on(family, large, spec)(drawn)
     order = np.lexsort([-features[:, FEATURES.index(name)] for name in ("forecast", "warps")])
-    most: dict[tuple[int, int], Config] = {}
+    most: dict[tuple[bool, int, int], Config] = {}
     for config in (drawn[at] for at in order.tolist()):
         tile = family.geometry(config)
-        if not tile.tma:  # which takes aligned columns alone
-            most.setdefault((tile.tile_m, tile.tile_n), config)
+        if tile.tma:  # which takes aligned columns alone
+            continue
+        most.setdefault((False, tile.tile_m, tile.tile_n), config)
+        if tile.tile_k <= _SHORT_K and not (tile.cluster_k > 1 or tile.stream_k or tile.split_k):
+            most.setdefault((True, tile.tile_m, tile.tile_n), config)
     return list(found | dict.fromkeys(most.values()))
 
 
