@@ -87,6 +87,11 @@ class Precision:
         """The NumPy dtype of the floating-point type that the element is made of."""
         return dtype_of(self.real_name)
 
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite number of that type."""
+        return float(np.finfo(self.real_dtype).max)
+
     @property
     def portfolio(self) -> str:
         """Name of the portfolio that has its kernels: one of all operands of tensor cores.

@@ -77,8 +77,6 @@ def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:
 
 def _size(name: str, value: object) -> int:
     """Return a number of elements as a plain integer."""
-    if type(value) is int and value >= 0:  # as nearly all are
-        return value
     try:
         whole = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
@@ -88,13 +86,12 @@ def _size(name: str, value: object) -> int:
     return int(whole)
 
 
-def _leading(name: str, value: object, rows: int) -> int:
-    """Return a leading dimension of so many rows; the least for 0."""
+def _leading(name: str, value: int, rows: int) -> int:
+    """Return the leading dimension that 0 stands for, of so many rows; refuse others below it."""
     least = rows or 1
-    found = _size(name, value) or least
-    if found < least:
-        raise ValueError(f"{name}={found} is too small; give at least {least}")
-    return found
+    if value:
+        raise ValueError(f"{name}={value} is too small; give at least {least}")
+    return least
 
 
 def _batch(value: object) -> int:
@@ -148,40 +145,29 @@ class Problem:
     step_c: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        of = precision(self.precision)
-        op_a = Trans.parse(self.trans_a, "trans_a").on(of)
-        op_b = Trans.parse(self.trans_b, "trans_b").on(of)
-        m, n, k = _size("m", self.m), _size("n", self.n), _size("k", self.k)
-        lda = _leading("lda", self.lda, k if op_a.transposed else m)
-        ldb = _leading("ldb", self.ldb, n if op_b.transposed else k)
-        ldc = _leading("ldc", self.ldc, m)
-        batch = self.batch if self.batch == 1 else _batch(self.batch)
-        steps = (self.step_a, self.step_b, self.step_c) if batch > 1 else (0, 0, 0)
-        if batch > 1 and self.step_c == 0:
+        values = self.__dict__  # a frozen dataclass's fields one by one take three times as long
+        of = values["precision"] = precision(self.precision)
+        for name in ("trans_a", "trans_b"):
+            values[name] = Trans.parse(values[name], name).on(of)
+        for name in ("m", "n", "k", "lda", "ldb", "ldc"):
+            if type(values[name]) is not int or values[name] < 0:  # as hardly any are
+                values[name] = _size(name, values[name])
+        m, n, k = self.m, self.n, self.k
+        columns_a, rows_a = (m, k) if self.trans_a.transposed else (k, m)
+        columns_b, rows_b = (k, n) if self.trans_b.transposed else (n, k)
+        for name, rows in (("lda", rows_a), ("ldb", rows_b), ("ldc", m)):
+            if values[name] < (rows or 1):
+                values[name] = _leading(name, values[name], rows)
+        if self.batch == 1:
+            values["step_a"] = values["step_b"] = values["step_c"] = 0
+            return
+        values["batch"] = _batch(self.batch)
+        if self.step_c == 0:
             raise ValueError("step_c=0 stores all products of the batch in one matrix; give a step")
-        if None in steps:
-            whole = (
-                lda * (m if op_a.transposed else k),
-                ldb * (k if op_b.transposed else n),
-                ldc * n,
-            )
-            steps = tuple(x if step is None else step for x, step in zip(whole, steps, strict=True))  # type: ignore[assignment]
-        # One update: a frozen dataclass's fields one by one take three times as long.
-        self.__dict__.update(
-            precision=of,
-            trans_a=op_a,
-            trans_b=op_b,
-            m=m,
-            n=n,
-            k=k,
-            lda=lda,
-            ldb=ldb,
-            ldc=ldc,
-            batch=batch,
-            step_a=steps[0],
-            step_b=steps[1],
-            step_c=steps[2],
-        )
+        whole = self.lda * columns_a, self.ldb * columns_b, self.ldc * n
+        for name, step in zip(("step_a", "step_b", "step_c"), whole, strict=True):
+            if values[name] is None:
+                values[name] = step
 
     @property
     def flops(self) -> int:

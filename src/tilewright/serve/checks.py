@@ -100,8 +100,7 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
             ) from None
         except (TypeError, ValueError):
             raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
-        most = float(np.finfo(precision.real_dtype).max)
-        if most < max(abs(number.real), abs(number.imag)) < math.inf:
+        if precision.largest < max(abs(number.real), abs(number.imag)) < math.inf:
             raise ValueError(
                 f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
             )

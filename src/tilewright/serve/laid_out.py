@@ -75,6 +75,7 @@ _TABLE_PLACES = 4
 
 _PLACE_BYTES = 16
 _UPPER = bytes(8)  # of a place whose number has eight bytes
+_WHOLE = struct.Struct("<q8x")  # a place with a size
 
 
 class NativeLaunch(ctypes.Structure):
@@ -206,7 +207,7 @@ class Layout:
         first = len(self._places)
         for value in arguments:
             if type(value) is np.int64:  # most are sizes, and never scalars
-                self._places.append(value.tobytes() + _UPPER)
+                self._places.append(_WHOLE.pack(value))
             else:
                 self._put(value)
         self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
@@ -214,10 +215,9 @@ class Layout:
             self._start(loaded.second, second, 0, first, many)
 
     def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
-        able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM
+        early = launch.early and (self._device.spec.compute_capability or 0) >= _EARLY_FROM
         grid = *launch.grid, launch.batch
-        made = NativeLaunch(function, *grid, *launch.block, shared, launch.early and able)
-        made.first, made.count = first, many
+        made = NativeLaunch(function, *grid, *launch.block, shared, early, first, many)
         self._launches.append(made)
 
     def _put(self, value: Any) -> None:
@@ -238,7 +238,7 @@ class Layout:
             address = int(value or 0)
             if address:
                 self._addresses.append((place, address))
-            self._places.append(address.to_bytes(8, "little") + _UPPER)
+            self._places.append(address.to_bytes(_PLACE_BYTES, "little"))
         assert len(self._places[-1]) == _PLACE_BYTES, value
 
     def _table(self, table: Table) -> None:
@@ -285,20 +285,24 @@ class Layout:
         """Parts of sums lie first: right behind their words."""
         return -(-self._part_bytes // _ALIGNMENT) * _ALIGNMENT
 
-    def _patched(self, place: int, address: int) -> bytes:
-        """Return the patch by which a made-up address is filled in; nothing for any other."""
+    def _patched(self, place: int, address: int, own: dict[int, int]) -> bytes:
+        """Return the patch by which a made-up address is filled in; nothing for any other.
+
+        In a plan's `own` memory ranges begin so many bytes behind its scratch.
+        """
         base = address >> _RANGE << _RANGE
         beyond = address - base
         if base in _SLOTS:
             member = beyond >> _MEMBER if self._is_group else 0
             beyond -= (member << _MEMBER) + self._begins.get(base, 0)
             return PATCH.pack(place, _SLOTS[base], 0, member, beyond)
-        at = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}.get(base)
+        at = own.get(base)
         return b"" if at is None else PATCH.pack(place, _SCRATCH, 0, 0, at + beyond)
 
     def parts(self) -> PlanParts:
         """Return what the native plan is made of."""
-        found = (self._patched(*one) for one in self._addresses)
+        own = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}
+        found = [self._patched(*one, own) for one in self._addresses]
         map_of = [_NO_MAP] * len(self._places)
         for place, at in self._map_of.items():
             map_of[place] = at

@@ -7,6 +7,8 @@ that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 
@@ -28,15 +30,10 @@ class Strided:
     shape: tuple[int, int]
     strides: tuple[int, int]
 
-    @property
-    def transposed(self) -> Strided:
-        """The same memory with rows and columns exchanged."""
-        return Strided(self.shape[::-1], self.strides[::-1])
 
-
-def _column_major(array: Strided) -> int | None:
+def _column_major(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     """Return the leading dimension of an array that is column-major, else None."""
-    (rows, columns), (down, across) = array.shape, array.strides
+    (rows, columns), (down, across) = shape, strides
     if rows > 1 and down != 1:
         return None
     if columns <= 1:
@@ -55,7 +52,8 @@ def layout_of(array: Strided, *, rows_first: bool = False) -> tuple[bool, int] |
     if 0 in array.shape:  # nothing is read; NumPy gives such arrays any strides
         return False, max(1, array.shape[0])
     for row_major in (rows_first, not rows_first):
-        ld = _column_major(array.transposed if row_major else array)
+        order = -1 if row_major else 1
+        ld = _column_major(array.shape[::order], array.strides[::order])
         if ld is not None:
             return row_major, ld
     return None

@@ -102,13 +102,15 @@ def _look_at(tensor: TensorMap) -> None:
             " sizes, as many sides of the box and one stride fewer"
         )
     address = int(tensor.memory) + tensor.offset
+    strides = tensor.strides or (0,)
+    ragged = any(x % _ALIGNMENT for x in strides)
     for name, numbers, good in (
-        ("address", (address,), lambda x: x % _ALIGNMENT == 0),
-        ("sizes", tensor.sizes, lambda x: 1 <= x <= _MOST_SIZE),
-        ("strides", tensor.strides, lambda x: x % _ALIGNMENT == 0 and 0 <= x < _MOST_STRIDE),
-        ("box", tensor.box, lambda x: 1 <= x <= _MOST_BOX),
+        ("address", (address,), address % _ALIGNMENT == 0),
+        ("sizes", tensor.sizes, 1 <= min(tensor.sizes) <= max(tensor.sizes) <= _MOST_SIZE),
+        ("strides", strides, not ragged and 0 <= min(strides) <= max(strides) < _MOST_STRIDE),
+        ("box", tensor.box, 1 <= min(tensor.box) <= max(tensor.box) <= _MOST_BOX),
     ):
-        if not all(map(good, numbers)):
+        if not good:
             raise ValueError(
                 f"{name}={numbers} is nothing for the copy engine: addresses and strides are"
                 f" multiples of {_ALIGNMENT} bytes, boxes at most {_MOST_BOX} elements a side"

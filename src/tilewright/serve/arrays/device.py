@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,10 +61,15 @@ class View:
     made_here: bool = False
     keep: Any = None
 
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """Addresses of the first byte and of the one behind the last."""
+        return span(self.address, self.shape, self.strides, self.dtype)
+
     @property
     def extent(self) -> int:
         """Bytes from the first element to the end of the last; strides are positive."""
-        return 0 if 0 in self.shape else span(0, self.shape, self.strides, self.dtype)[1]
+        return 0 if 0 in self.shape else self.span[1] - self.address
 
 
 def run(
@@ -147,7 +153,7 @@ def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> 
     precision = request.precision
     warm.remember(
         given, c.array, found.plan, c.shape, c.array.dtype, where, exchanged,
-        precision.is_complex, False, float(np.finfo(precision.real_dtype).max),
+        precision.is_complex, False, precision.largest,
         a.extent, b.extent, c.extent,
     )  # fmt: skip
 
@@ -164,6 +170,9 @@ def _one_device(views: dict[str, View]) -> int:
 
 
 def _meet(x: View, c: View) -> bool:
+    (low_x, high_x), (low_c, high_c) = x.span, c.span
+    if high_x <= low_c or high_c <= low_x:  # nearly always
+        return False
     return overlap(*((y.address, y.shape, y.strides, y.dtype) for y in (x, c)))
 
 

@@ -136,14 +136,16 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    if problem.precision.reads_along_k:  # there are no kernels for anything else
-        return _way(problem, *_copies(problem, aligned), aligned)
-    known = _copying(device, problem)
-    native = None if known is None else _native(device, Variant.of(problem))
-    ns = None if native is None else choose(device, problem, all(aligned)).ns
-    if known is None or native is None or ns is None or not native.takes(problem):
-        return _way(problem, None, None, aligned)
     copies = _copies(problem, aligned)
+    if problem.precision.reads_along_k:  # there are no kernels for anything else
+        return _way(problem, *copies, aligned)
+    plain = Way(problem, None, None, all(aligned))
+    if copies == (None, None):
+        return plain
+    known, native = _copying(device, problem), _native(device, Variant.of(problem))
+    ns = choose(device, problem, plain.aligned).ns
+    if known is None or native is None or ns is None or not native.takes(problem):
+        return plain
 
     def of(of_a: bool, of_b: bool) -> tuple[Realigned | None, Realigned | None]:
         return copies[0] if of_a else None, copies[1] if of_b else None

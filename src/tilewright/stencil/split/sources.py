@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cached_property
 from typing import Literal
 
 from tilewright.dataclass import dataclass
@@ -95,12 +95,12 @@ class Operands:
     b: Stored
     products: int = 1
 
-    @property
+    @cached_property
     def first_b(self) -> int:
         """Number of op(B)'s first column among the sides; op(A)'s first row is number 0."""
         return -(-self.a.side // _VECTOR) * _VECTOR
 
-    @property
+    @cached_property
     def sides(self) -> int:
         """Rows of op(A) and columns of op(B), and what these are rounded up by."""
         return self.first_b + -(-self.b.side // _VECTOR) * _VECTOR
@@ -123,18 +123,22 @@ class Operands:
     @property
     def launch(self) -> Launch:
         """A block for each tile, for the first pass."""
-        grid = self.a.tiles + self.b.tiles, 1
-        return Launch(grid=grid, block=(_THREADS, 1), batch=self.products)
+        return self._launch(early=False)
 
     @property
     def second_launch(self) -> Launch:
         """The same for the second pass, which waits for the one before it."""
-        return replace(self.launch, early=True)
+        return self._launch(early=True)
 
     def small_launch(self, multiprocessors: int) -> Launch:
         """Return as many blocks as stay on a device, for a second pass that may not be wanted."""
-        whole, each = self.second_launch, _RESIDENT * multiprocessors // self.products
-        return replace(whole, grid=(min(whole.grid[0], max(1, each)), 1))
+        each = _RESIDENT * multiprocessors // self.products
+        return self._launch(early=True, most=max(1, each))
+
+    def _launch(self, *, early: bool, most: int | None = None) -> Launch:
+        blocks = self.a.tiles + self.b.tiles
+        grid = blocks if most is None else min(blocks, most), 1
+        return Launch(grid, (_THREADS, 1), early=early, batch=self.products)
 
 
 @dataclass(frozen=True)

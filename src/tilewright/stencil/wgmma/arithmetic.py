@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from tilewright.dataclass import dataclass
@@ -101,7 +102,7 @@ class Arithmetic:
                 f" 0 to {_MOST_PARTS - 1}"
             )
 
-    @property
+    @cached_property
     def parts(self) -> int:
         """Parts that each operand has."""
         return 1 + max(part for product in self.products for part in product)

@@ -207,7 +207,7 @@ class Wgmma(Stencil):
         whole = replace(whole, a=a, b=b)
         if is_small(config):
             return small.small_arguments(config, variant, made_of, whole, batch, steps)
-        made = arguments(whole, made_of, dict(config), variant.k_fast)
+        made = arguments(whole, made_of, config, variant.k_fast)
         return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
 
     def source_for_batch_of_parts(self, config: Config, variant: Variant) -> Source:
@@ -225,7 +225,7 @@ class Wgmma(Stencil):
         a, b = (replace(x, count=batch.products * batch.step_parts) for x in (call.a, call.b))
         launch = self.launch(config, call.m, call.n)
         return replace(launch, grid=(launch.grid[0] * batch.products, 1)), (
-            *arguments(replace(call, a=a, b=b), made, dict(config), variant.k_fast),
+            *arguments(replace(call, a=a, b=b), made, config, variant.k_fast),
             np.int32(batch.products), np.int32(batch.step_parts), np.int64(batch.step_c),
             np.int32(batch.step_exponents), np.int32(batch.step_run_if),
         )  # fmt: skip
@@ -291,7 +291,7 @@ class Wgmma(Stencil):
         if not _by_tma(config):
             return call.arguments()
         made = self.arithmetic(variant)
-        return arguments(whole_call(call), made, dict(config), variant.k_fast)
+        return arguments(whole_call(call), made, config, variant.k_fast)
 
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN

@@ -82,7 +82,7 @@ class Chain:
 
     def _transposed(self, scheme: Scheme) -> tuple[bool, bool]:
         """Whether parts of A and of B are stored in the other order than the operand."""
-        wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
+        wants = part_bytes(scheme.part) != 2 and product_for(self.live, scheme).k_fast
         return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
     @cached_property
@@ -246,8 +246,8 @@ class Chain:
             launch = chosen.geometry.batched(p.m, p.n, many)
             yield self._step(source, launch, (*made, decision, _i(DECISION_WORDS)))
             return
-        for one in self._pieces:
-            problem, call = one.of(self.problem, self.call)
+        pieces = [one.of(self.problem, self.call) for one in self.blocks]
+        for problem, call in pieces or [(self.problem, self.call)]:
             chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
             arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
             launch = chosen.launch(problem)

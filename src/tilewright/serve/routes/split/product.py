@@ -72,10 +72,8 @@ class Parts:
 
     def behind(self, side: int, *, k_fast: bool) -> Parts:
         """Return what is behind so many rows of op(A), or columns of op(B), as stored."""
-        step = self.ld if k_fast else 1
-        return replace(
-            self, first_exponent=self.first_exponent + side, offset=self.offset + side * step
-        )
+        first, offset = self.first_exponent + side, side * (self.ld if k_fast else 1)
+        return Parts(self.memory, self.stride, self.ld, self.trans, first, self.offset + offset)
 
 
 @dataclass(frozen=True)
