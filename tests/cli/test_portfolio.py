@@ -12,7 +12,8 @@ from tests.portfolio.examples import H100, costs, kernel, nothing_ahead
 from tests.portfolio.times import write_times
 from tilewright.backend import device
 from tilewright.cli.app import run
-from tilewright.portfolio import build, read_portfolio, select
+from tilewright.portfolio import build, select
+from tilewright.portfolio.portfolio import read_portfolio
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode

@@ -18,10 +18,10 @@ from tilewright.double_double import (
     multiply,
     random,
     root,
-    two_product,
     two_sum,
     words,
 )
+from tilewright.double_double.arithmetic import two_product
 from tilewright.double_double.exact import slices
 from tilewright.precision import DOUBLE_DOUBLE
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tilewright.backend.cubin import Cubin
-from tilewright.export import KernelSet, Target, collect, kernel_set
+from tilewright.export import KernelSet, collect, kernel_set
 from tilewright.export.c_library import c_library
+from tilewright.export.target import Target
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

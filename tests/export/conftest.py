@@ -22,13 +22,15 @@ from tests.export.building import (
 )
 from tests.export.portfolios import DEVICE, MULTIPROCESSORS, drawn, tuned
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.export import KernelSet, Target
+from tilewright.export import KernelSet
 from tilewright.export.compiling import link
 from tilewright.export.preload import answering_sources
+from tilewright.export.target import Target
 from tilewright.export.variants import variants_of
 from tilewright.hardware import DeviceSpec
-from tilewright.portfolio import Copying, find, reload
+from tilewright.portfolio import find, reload
 from tilewright.portfolio.find import VARIABLE
+from tilewright.portfolio.portfolio import Copying
 
 KEY = "sm_90a-a-gpu-of-tests"
 # cuBLAS of tests has both's functions.

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.portfolio import Code, Copying, Portfolio, PortfolioKernel, write_portfolio
+from tilewright.portfolio import Code, Portfolio
+from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS
+from tilewright.portfolio.portfolio import Copying, write_portfolio
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.space import Config

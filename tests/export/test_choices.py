@@ -14,7 +14,8 @@ import pytest
 from tests.export.building import build_choosing, named, needs_c, pretended, written
 from tests.export.conftest import HERE, OTHER, SPEC, THERE, Served, served_by
 from tests.export.portfolios import OWN, SIZES, tuned
-from tilewright.export import KernelSet, Target, find_target, variants_of
+from tilewright.export import KernelSet, find_target, variants_of
+from tilewright.export.target import Target
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio import choose
 from tilewright.portfolio.find import shipped_for

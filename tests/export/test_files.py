@@ -17,20 +17,13 @@ from tests.export.conftest import KEY, served_by
 from tests.export.portfolios import DEVICE
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.cli.app import run as tilewright
-from tilewright.export import (
-    Target,
-    check,
-    collect,
-    find_target,
-    kernel_set,
-    variants_of,
-    write,
-    writing,
-)
+from tilewright.export import check, collect, find_target, kernel_set, variants_of, write, writing
 from tilewright.export.c_library import c_library
 from tilewright.export.fatbin import fatbin_of
+from tilewright.export.target import Target
 from tilewright.paths import write_atomically
-from tilewright.portfolio import default_choice, read_portfolio, write_portfolio
+from tilewright.portfolio.choose import default_choice
+from tilewright.portfolio.portfolio import read_portfolio, write_portfolio
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.sass import read_cubin

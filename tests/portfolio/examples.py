@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from tilewright.backend import BackendError, Kernel
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.portfolio import Code, Portfolio, PortfolioKernel, find, write_portfolio
+from tilewright.portfolio import Code, Portfolio, find
+from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS
+from tilewright.portfolio.portfolio import write_portfolio
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil

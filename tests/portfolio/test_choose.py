@@ -13,9 +13,9 @@ from tests.tuning.measurement_examples import example
 from tilewright import reload
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
+from tilewright.portfolio import choose, held, own_folder, shipped
 from tilewright.portfolio.batches import choose_batched, choose_grouped
-from tilewright.portfolio.choose import choices
+from tilewright.portfolio.choose import choices, default_choice
 from tilewright.portfolio.instances import NOT_SCALAR
 from tilewright.portfolio.kernel import BATCHED, GROUPED
 from tilewright.problem import Problem, Trans

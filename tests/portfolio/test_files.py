@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.portfolio.examples import EVERY_MODE, H100, costs, digest, geometries, kernel, write
 from tilewright import paths
-from tilewright.portfolio import Copying, PortfolioError, portfolio, read_portfolio
+from tilewright.portfolio import PortfolioError, portfolio
+from tilewright.portfolio.portfolio import Copying, read_portfolio
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
@@ -305,7 +306,7 @@ def test_a_write_that_fails_midway_leaves_the_old_portfolio(tmp_path, monkeypatc
 
 READER = """
 import sys, pathlib
-from tilewright.portfolio import read_portfolio, PortfolioError
+from tilewright.portfolio.portfolio import PortfolioError, read_portfolio
 folder, seen = pathlib.Path(sys.argv[1]), set()
 print("ready", flush=True)
 while not (folder / "end").exists():

@@ -9,7 +9,8 @@ import pytest
 from tests.portfolio.examples import H100, Hopper, forget, kernel, write
 from tilewright import reload
 from tilewright.paths import UnsafeDirectoryError
-from tilewright.portfolio import choose, find, own, own_folder, shipped
+from tilewright.portfolio import choose, find, own_folder, shipped
+from tilewright.portfolio.find import own
 from tilewright.problem import Problem
 
 SQUARE = Problem(64, 64, 64, "s")

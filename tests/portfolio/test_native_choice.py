@@ -27,9 +27,10 @@ from tests.portfolio.examples import (
 )
 from tilewright.core import library
 from tilewright.hardware import DeviceSpec
-from tilewright.portfolio import Portfolio, PortfolioKernel, choose, native_choice
+from tilewright.portfolio import Portfolio, choose, native_choice
 from tilewright.portfolio.choose import Found, by_arrays
 from tilewright.portfolio.held import Held, held_of, held_rows
+from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS
 from tilewright.problem import Problem, Trans

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.portfolio.examples import H100
-from tilewright.portfolio import Portfolio, read_portfolio
+from tilewright.portfolio import Portfolio
+from tilewright.portfolio.portfolio import read_portfolio
 from tilewright.sass import read_cubin
 from tilewright.serve import passes
 from tilewright.stencil import stencil

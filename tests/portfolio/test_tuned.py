@@ -13,7 +13,9 @@ import tilewright as tw
 from tests.portfolio.examples import H100, Hopper, costs, cubin_of, digest, kernel, write
 from tests.tuning.measurement_examples import example
 from tilewright.backend import Kernel, device
-from tilewright.portfolio import choose, own, own_folder, read_portfolio
+from tilewright.portfolio import choose, own_folder
+from tilewright.portfolio.find import own
+from tilewright.portfolio.portfolio import read_portfolio
 from tilewright.portfolio.tuned import keep as keep_winner
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.sass.compiled import code_of
 from tests.sass.words import LDS, ffma, word
 from tilewright.reschedule.fetch import cycles, flagged, op_of, slow
-from tilewright.sass import Instruction, Ports, main_loop, port_use
+from tilewright.sass import Instruction, Ports, main_loop
 from tilewright.sass.decode import decode_one
 from tilewright.sass.machine import Machine, machine_of
+from tilewright.sass.ports import port_use
 
 Body = list[Instruction]
 

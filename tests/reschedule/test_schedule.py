@@ -20,8 +20,9 @@ from tilewright.reschedule.latency import needed
 from tilewright.reschedule.order import Order
 from tilewright.reschedule.schedule import schedule
 from tilewright.reschedule.serpentine import Surroundings
-from tilewright.sass import Instruction, decode, edit, main_loop, patch, port_use, read_cubin
+from tilewright.sass import Instruction, decode, edit, main_loop, patch, read_cubin
 from tilewright.sass.edit import RefusedError
+from tilewright.sass.ports import port_use
 
 Kernel = tuple[Instruction, ...]
 FFMA = 0x223

@@ -13,19 +13,19 @@ from tilewright.microbench.rates import KINDS
 from tilewright.sass import (
     Instruction,
     Loop,
-    LoopCycles,
     Machine,
     annotate,
     decode,
     loop_cycles,
     main_loop,
-    port_use,
     read_cubin,
-    verdict,
     wavefronts,
 )
+from tilewright.sass.annotate import verdict
+from tilewright.sass.cycles import LoopCycles
 from tilewright.sass.decode import decode_one
 from tilewright.sass.pipes import pipe_of
+from tilewright.sass.ports import port_use
 
 
 def _cycles(*body: Instruction) -> list[int]:

@@ -12,10 +12,10 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.precision import precision
 from tilewright.problem import Trans
-from tilewright.sass import Instruction, Loop, decode, k_loop, main_loop, read_cubin, steady_trace
+from tilewright.sass import Instruction, Loop, decode, main_loop, read_cubin, steady_trace
 from tilewright.sass.decode import decode_one
 from tilewright.sass.loops import is_useful
-from tilewright.sass.trace import trip_count, ways_around_copies
+from tilewright.sass.trace import k_loop, trip_count, ways_around_copies
 from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable
 

@@ -7,6 +7,5 @@ are the papers' equations by their own symbols, `modern` asks the same of later 
 from tilewright.bounds.assemble import How, assemble
 from tilewright.bounds.bound import Bound
 from tilewright.bounds.modern import Compiled
-from tilewright.bounds.terms import Term
 
-__all__ = ["Bound", "Compiled", "How", "Term", "assemble"]
+__all__ = ["Bound", "Compiled", "How", "assemble"]

@@ -5,15 +5,7 @@ double.  This floor works on pairs of arrays; `tilewright.DoubleDouble` is the t
 people, and kernels compute in `stencil/prelude/pair.h`.
 """
 
-from tilewright.double_double.arithmetic import (
-    add,
-    divide,
-    multiply,
-    normalised,
-    root,
-    two_product,
-    two_sum,
-)
+from tilewright.double_double.arithmetic import add, divide, multiply, normalised, root, two_sum
 from tilewright.double_double.exact import error_of_product
 from tilewright.double_double.structured import joined, random, words
 
@@ -26,7 +18,6 @@ __all__ = [
     "normalised",
     "random",
     "root",
-    "two_product",
     "two_sum",
     "words",
 ]

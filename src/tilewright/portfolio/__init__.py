@@ -1,33 +1,21 @@
 """What is served: few kernels with machine code, geometry, launch modes and costs, as data."""
 
-from tilewright.portfolio.choose import Choice, choose, default_choice
-from tilewright.portfolio.find import own, own_folder, reload, shipped
+from tilewright.portfolio.choose import Choice, choose
+from tilewright.portfolio.find import own_folder, reload, shipped
 from tilewright.portfolio.held import Served, held, refuse
-from tilewright.portfolio.kernel import Code, PortfolioKernel
-from tilewright.portfolio.portfolio import (
-    Copying,
-    Portfolio,
-    PortfolioError,
-    read_portfolio,
-    write_portfolio,
-)
+from tilewright.portfolio.kernel import Code
+from tilewright.portfolio.portfolio import Portfolio, PortfolioError
 
 __all__ = [
     "Choice",
     "Code",
-    "Copying",
     "Portfolio",
     "PortfolioError",
-    "PortfolioKernel",
     "Served",
     "choose",
-    "default_choice",
     "held",
-    "own",
     "own_folder",
-    "read_portfolio",
     "refuse",
     "reload",
     "shipped",
-    "write_portfolio",
 ]

@@ -4,18 +4,8 @@ Three steps, each of which knows only the one before: `gather` reads, ``sections
 was read into tables and figures (plain data), `page` draws them into one file.
 """
 
-from tilewright.report.gather import Gathered, gather
-from tilewright.report.model import Chart, Figure, Section, Table
+from tilewright.report.gather import gather
 from tilewright.report.page import make_page
 from tilewright.report.sections import make_sections
 
-__all__ = [
-    "Chart",
-    "Figure",
-    "Gathered",
-    "Section",
-    "Table",
-    "gather",
-    "make_page",
-    "make_sections",
-]
+__all__ = ["gather", "make_page", "make_sections"]

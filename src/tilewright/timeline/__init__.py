@@ -6,9 +6,6 @@ file for Perfetto.
 """
 
 from tilewright.timeline.spans import (
-    DeviceSpan,
-    HostSpan,
-    Recorder,
     device_span,
     drain,
     is_recording,
@@ -21,9 +18,6 @@ from tilewright.timeline.spans import (
 )
 
 __all__ = [
-    "DeviceSpan",
-    "HostSpan",
-    "Recorder",
     "device_span",
     "drain",
     "is_recording",

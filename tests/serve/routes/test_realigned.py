@@ -13,7 +13,8 @@ from tests.portfolio.examples import H100, Hopper, costs, kernel
 from tests.serve.test_boxes import laid
 from tests.serve.test_gemm import draw_matrix, laid_out, layouts
 from tilewright.backend import OutOfMemoryError
-from tilewright.portfolio import Copying, choose
+from tilewright.portfolio import choose
+from tilewright.portfolio.portfolio import Copying
 from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Problem, Trans
 from tilewright.serve.routes import realigned

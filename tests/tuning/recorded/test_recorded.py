@@ -15,7 +15,8 @@ from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.tuning.budget import Budget, Within, budget_of
 from tilewright.tuning.measurement import Status
-from tilewright.tuning.recorded import RecordingError, read_recordings
+from tilewright.tuning.recorded import read_recordings
+from tilewright.tuning.recorded.reading import RecordingError
 from tilewright.tuning.recorded.simulate import simulate
 from tilewright.tuning.strategies import strategy
 from tilewright.tuning.t4 import write_t4

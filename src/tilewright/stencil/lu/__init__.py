@@ -4,10 +4,9 @@ from tilewright.stencil.lu.sources import (
     BLOCKS,
     CLUSTER,
     SHARED_BYTES,
-    TOP,
     TOP_OF_PIVOTS,
     LUKernels,
     Way,
 )
 
-__all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
+__all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP_OF_PIVOTS", "LUKernels", "Way"]
