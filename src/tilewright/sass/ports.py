@@ -31,15 +31,30 @@ from dataclasses import dataclass
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import pipe_of
 
-__all__ = ["PortUse", "Ports", "port_use"]
+__all__ = [
+    "LATCHES",
+    "NOTHING",
+    "NO_REGISTER",
+    "PortUse",
+    "Ports",
+    "Reads",
+    "Window",
+    "port_use",
+    "reads_of",
+]
 
 _ARCH = 90  # whose rule it is
 WINDOW = 3  # instructions that read at a time; 2 and 4 predict ten times as many loops wrongly
 WRITES = (3, 4)  # cycles after its dispatch in which an instruction's result drops kept copies
 # No loop of these was measured; each keeps its pipe for longer than it could read.
 _UNKNOWN = frozenset(("DMMA",))
-# A latch by its slot, and by the bank of a register read through it.
-_LATCHES = {"A": (0, 1), "B": (2, 3), "C": (4, 5)}
+
+# A latch is 2 * slot + bank; what it keeps is a register, or none.
+LATCHES, NO_REGISTER = 6, -1
+
+Reads = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...]]
+"""Of each register read: the slot, the register, and whether it is flagged for reuse."""
+NOTHING: Reads = ((), (), ())
 
 
 @dataclass(frozen=True)
@@ -64,45 +79,125 @@ class PortUse:
     missed_reuse: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """What an instruction reads, whatever the latches hold; sets of latches have a bit for each.
+class Window:
+    """The instructions that read their operands, what latches keep, and what dispatch will drop.
 
-    `registers` has each register with its latches, and them as a set; `flags` every latch with its
-    register and whether that is kept there.
+    On tuples of numbers, fast enough for tens of thousands of stretches in a search.
+
+    Attributes
+    ----------
+    times : list of int
+        When each instruction was dispatched.
+    missing : set of int
+        Registers that the newest one has to read.
     """
 
-    instruction: Instruction
-    registers: tuple[tuple[int, tuple[int, ...], int], ...]
-    flags: tuple[tuple[int, int, bool], ...]
-    latches: int
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.missing: set[int] = set()
+        # Of each: sets of latches still to be read by bank, its latches, registers it writes.
+        self._waiting: list[tuple[tuple[list[int], list[int]], int, tuple[int, ...]]] = []
+        self._cycle = 0
+        self._written: deque[tuple[int, tuple[int, ...]]] = deque()
+        self._kept = [NO_REGISTER] * LATCHES
 
-    @classmethod
-    def of(cls, instruction: Instruction, none: bool) -> _Reads:
-        """Return an instruction's reads; `none` if they take no port."""
-        wanted: dict[int, list[int]] = {}
-        flags = []
-        for operand in () if none else instruction.srcs:
-            for register in operand.registers:
-                latch = _LATCHES[operand.slot][register % 2]
-                flags.append((latch, register, operand.reuse))
-                wanted.setdefault(register, []).append(latch)
-        registers = tuple((r, tuple(x), sum({1 << y for y in x})) for r, x in wanted.items())
-        return cls(instruction, registers, tuple(flags), sum({1 << at for at, _, _ in flags}))
+    def issue(
+        self, reads: Reads, written: tuple[int, ...], when: int, switched: bool, yields: bool
+    ) -> int:
+        """Return the cycle, `when` or later, in which an instruction enters; see `Ports.issue`."""
+        waiting = self._waiting
+        while self._cycle < when and waiting:
+            self._tick()
+        if self._cycle < when:
+            self._cycle = when
+        while len(waiting) >= WINDOW:
+            self._tick()
+        if switched:
+            self._kept = [NO_REGISTER] * LATCHES
+        if self._written:
+            self._drop_written()
+        waiting.append(self._looked_up(reads, written))
+        if yields:
+            self._kept = [NO_REGISTER] * LATCHES
+        return self._cycle
+
+    def drained(self) -> int:
+        """Let the window run empty; return the cycle in which that is done."""
+        while self._waiting:
+            self._tick()
+        return self._cycle
+
+    def _tick(self) -> None:
+        """Serve each bank once, then dispatch the oldest instruction if it has all it needs."""
+        waiting = self._waiting
+        for bank in (0, 1):
+            taken = 0
+            for pending, latches, _ in waiting:
+                mine = pending[bank]
+                served = False
+                for place, through in enumerate(mine):
+                    if not through & taken:
+                        del mine[place]
+                        served = True
+                        break
+                if served:
+                    break
+                taken |= latches
+        (even, odd), _, written = waiting[0]
+        if not even and not odd:
+            self.times.append(self._cycle)
+            if written:
+                self._written.append((self._cycle, written))
+            del waiting[0]
+        self._cycle += 1
+
+    def _drop_written(self) -> None:
+        """Forget kept copies of registers whose new value has arrived by now.
+
+        Copies are made by `issue` only, so it is enough to look before each.
+        """
+        written, kept = self._written, self._kept
+        while written and written[0][0] + WRITES[0] <= self._cycle:
+            when, registers = written[0]
+            for latch in range(LATCHES):
+                if kept[latch] in registers:
+                    kept[latch] = NO_REGISTER
+            if self._cycle < when + WRITES[1]:
+                return  # a copy made in this cycle is still dropped in the next one
+            written.popleft()
+
+    def _looked_up(
+        self, reads: Reads, written: tuple[int, ...]
+    ) -> tuple[tuple[list[int], list[int]], int, tuple[int, ...]]:
+        """Look operands up in the latches; keep what is flagged, forget what is read over."""
+        slots, registers, flags = reads
+        wanted: dict[int, int] = {}
+        kept = self._kept
+        latches, missing = 0, set()
+        for slot, register in zip(slots, registers, strict=True):
+            latch = 2 * slot + (register & 1)
+            latches |= 1 << latch
+            wanted[register] = wanted.get(register, 0) | 1 << latch
+            if kept[latch] != register:
+                missing.add(register)
+        for slot, register, keep in zip(slots, registers, flags, strict=True):
+            kept[2 * slot + (register & 1)] = register if keep else NO_REGISTER
+        pending: tuple[list[int], list[int]] = ([], [])
+        for register, through in wanted.items():
+            if register in missing:
+                pending[register & 1].append(through)
+        self.missing = missing
+        return pending, latches, written
 
 
-@dataclass(slots=True)
-class _Fetch:
-    """An instruction in the window: sets of latches it still has to read, by bank; its own."""
-
-    even: list[int]
-    odd: list[int]
-    latches: int
-    writes: tuple[int, ...]
-    reads: tuple[int, int]
-    hits: int
-    missed: int
-    dispatched: int = -1
+def reads_of(instruction: Instruction) -> Reads:
+    """Return what an instruction reads through its slots."""
+    every = [(operand, r) for operand in instruction.srcs for r in operand.registers]
+    return (
+        tuple("ABC".index(operand.slot) for operand, _ in every),
+        tuple(register for _, register in every),
+        tuple(operand.reuse for operand, _ in every),
+    )
 
 
 class Ports:
@@ -117,13 +212,10 @@ class Ports:
 
     def __init__(self, apart: bool = False) -> None:
         self._apart = apart
-        self._cycle = 0
-        self._window: list[_Fetch] = []
-        self._kept: dict[int, int] = {}
-        self._before: dict[int, int] = {}
-        self._reads: dict[int, _Reads] = {}  # a loop's instructions come again and again
-        self._written: deque[tuple[int, tuple[int, ...]]] = deque()
-        self.newest: _Fetch
+        # A loop's instructions come again and again.
+        self._reads: dict[int, tuple[Instruction, Reads]] = {}
+        self.window = Window()
+        self.drained = self.window.drained
 
     def issue(self, instruction: Instruction, when: int, switched: bool = False) -> int:
         """Return the cycle, `when` or later, in which an instruction enters the window.
@@ -138,119 +230,41 @@ class Ports:
         switched : bool
             Whether the scheduler served another warp before.
         """
-        self._advance(when)
-        while len(self._window) >= WINDOW:
-            self._tick()
-        if switched:
-            self._kept.clear()
-        self._drop_written()
-        self.newest = self._decode(self._reads_of(instruction))
-        self._window.append(self.newest)
-        if instruction.control.yields:
-            self._kept.clear()
-        return self._cycle
+        yields = instruction.control.yields
+        return self.window.issue(self.reads(instruction), instruction.dst, when, switched, yields)
 
-    def drained(self) -> int:
-        """Let the window run empty; return the cycle in which that is done."""
-        while self._window:
-            self._tick()
-        return self._cycle
-
-    def _advance(self, when: int) -> None:
-        while self._cycle < when and self._window:
-            self._tick()
-        self._cycle = max(self._cycle, when)
-
-    def _tick(self) -> None:
-        """Serve each bank once, then dispatch the oldest instruction if it has all it needs."""
-        taken = 0
-        for fetch in self._window:
-            if fetch.even and _serve(fetch.even, taken):
-                break
-            taken |= fetch.latches
-        taken = 0
-        for fetch in self._window:
-            if fetch.odd and _serve(fetch.odd, taken):
-                break
-            taken |= fetch.latches
-        oldest = self._window[0]
-        if not oldest.even and not oldest.odd:
-            oldest.dispatched = self._cycle
-            if oldest.writes:
-                self._written.append((self._cycle, oldest.writes))
-            del self._window[0]
-        self._cycle += 1
-
-    def _drop_written(self) -> None:
-        """Forget kept copies of registers whose new value has arrived by now.
-
-        Copies are made by `issue` only, so it is enough to look before each.
-        """
-        while self._written and self._written[0][0] + WRITES[0] <= self._cycle:
-            when, registers = self._written[0]
-            for latch in [at for at, kept in self._kept.items() if kept in registers]:
-                del self._kept[latch]
-            if self._cycle < when + WRITES[1]:
-                break  # a copy made in this cycle is still dropped in the next one
-            self._written.popleft()
-
-    def _reads_of(self, instruction: Instruction) -> _Reads:
+    def reads(self, instruction: Instruction) -> Reads:
+        """Return what an instruction reads through ports."""
         known = self._reads.get(id(instruction))
-        if known is None or known.instruction is not instruction:
+        if known is None or known[0] is not instruction:
             memory = self._apart and pipe_of(instruction, _ARCH)[0] == "memory"
-            known = _Reads.of(instruction, memory or instruction.mnemonic in _UNKNOWN)
+            none = memory or instruction.mnemonic in _UNKNOWN
+            known = instruction, NOTHING if none else reads_of(instruction)
             self._reads[id(instruction)] = known
-        return known
-
-    def _decode(self, reads: _Reads) -> _Fetch:
-        """Look operands up in the latches; keep what is flagged, forget what is read over."""
-        kept, before = self._kept, self._before
-        hits = missed = 0
-        pending: tuple[list[int], list[int]] = ([], [])
-        for register, through, latches in reads.registers:
-            for latch in through:
-                if kept.get(latch) != register:
-                    for each in through:
-                        missed += before.get(each) == register
-                    pending[register & 1].append(latches)
-                    break
-            else:
-                hits += len(through)
-        for latch, register, keep in reads.flags:
-            before[latch] = register
-            if keep:
-                kept[latch] = register
-            else:
-                kept.pop(latch, None)
-        even, odd = pending
-        counts = len(even), len(odd)
-        return _Fetch(even, odd, reads.latches, reads.instruction.dst, counts, hits, missed)
-
-
-def _serve(pending: list[int], taken: int) -> bool:
-    """Read the first register whose latches are all free; return whether there was one."""
-    for index, through in enumerate(pending):
-        if not taken & through:
-            del pending[index]
-            return True
-    return False
+        return known[1]
 
 
 def port_use(body: Sequence[Instruction], apart: bool = False) -> list[PortUse]:
     """Return the port use of each instruction of a loop in its steady state; see `Ports`."""
     ports = Ports(apart)
     last = -1
-    fetches: list[_Fetch] = []
+    before: dict[int, int] = {}  # by latch, the register that was read through it last
+    found: list[tuple[tuple[int, int], int, int]] = []
     # Trips before the last one fill the latches, and the window until it is the same each trip.
     for _ in range(2 + 4 * WINDOW // len(body)):
-        before = fetches[-1:]
-        fetches = []
+        found = []
         for instruction in body:
             last = ports.issue(instruction, last + 1)
-            fetches.append(ports.newest)
+            slots, registers, _ = ports.reads(instruction)
+            latches = [2 * slot + r % 2 for slot, r in zip(slots, registers, strict=True)]
+            missing = ports.window.missing
+            odd = sum(r % 2 for r in missing)
+            hits = sum(r not in missing for r in registers)
+            again = [
+                r in missing and before.get(x) == r for x, r in zip(latches, registers, strict=True)
+            ]
+            found.append(((len(missing) - odd, odd), hits, sum(again)))
+            before.update(zip(latches, registers, strict=True))
     ports.drained()
-    times = [fetch.dispatched for fetch in before + fetches]
-    spans = [now - earlier for earlier, now in itertools.pairwise(times)]
-    return [
-        PortUse(span, f.reads, f.hits, f.missed) for f, span in zip(fetches, spans, strict=True)
-    ]
+    times = itertools.pairwise(ports.window.times[-len(body) - 1 :])
+    return [PortUse(now - earlier, *use) for use, (earlier, now) in zip(found, times, strict=True)]
