@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.precision import dtype_of
-from tilewright.serve.checks import kinds_of, loaded
-from tilewright.serve.narrow.arrays import NumPyLike, TorchTensors
+from tilewright.serve.checks import kinds_of
+from tilewright.serve.narrow.arrays import NumPyLike, TorchTensors, library_among
 
 __all__ = ["Library", "library_of"]
 
 
 class Library(NumPyLike):
     """What an epilogue asks of an array library; this is NumPy's and CuPy's."""
-
-    name = "numpy"
 
     @property
     def on_device(self) -> bool:
@@ -81,16 +79,8 @@ class Library(NumPyLike):
         return np.vectorize(math.erf, otypes=[x.dtype])(x)
 
 
-class CuPy(Library):
-    """CuPy's arrays."""
-
-    name = "cupy"
-
-
 class Torch(TorchTensors, Library):
     """PyTorch's tensors on a CUDA device."""
-
-    name = "torch"
 
     def layout(self, x: Any) -> Hashable:
         """Return all that a plan depends on of a tensor but its address; None of unusual ones."""
@@ -135,12 +125,10 @@ def library_of(a: Any, b: Any, c: Any) -> Library:
         If they are of no library that an epilogue is computed in.
     """
     given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = loaded("cupy"), loaded("torch")
-    able: list[Library] = [Library(np)]
-    able += [CuPy(cupy)] if cupy is not None else []
-    able += [Torch(torch)] if torch is not None else []
-    for one in able:
-        if all(map(one.own, given)):
-            return one
-    kinds = kinds_of(given)
-    raise TypeError(f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone")
+    found: Library | None = library_among(Library, Torch, given)
+    if found is None:
+        kinds = kinds_of(given)
+        raise TypeError(
+            f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone"
+        )
+    return found

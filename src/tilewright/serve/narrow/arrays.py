@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -12,13 +13,20 @@ from tilewright.serve.checks import kinds_of, loaded, refuse_masked
 from tilewright.serve.narrow.types import NARROW, type_name
 from tilewright.serve.overlap import overlap, share
 
-__all__ = ["Arrays", "ExportedArrays", "LibraryArrays", "arrays_of"]
+__all__ = ["Arrays", "ExportedArrays", "LibraryArrays", "arrays_of", "library_among"]
 
 
 class _Adapted:
     """What a library's adapter tells of its streams and its memory."""
 
-    _adapter: Any
+    name: ClassVar[str]  # of the adapter, which imports the library
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    @property
+    def _adapter(self) -> Any:
+        return import_module(f"tilewright.serve.arrays.{self.name}")
 
     def stream(self, ordinal: int) -> Any:
         """Return the stream to use on a device."""
@@ -32,17 +40,9 @@ class _Adapted:
 
 
 class NumPyLike(_Adapted):
-    """Arrays of NumPy or CuPy."""
+    """Arrays of NumPy, which are asked for no adapter here, or CuPy."""
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-
-    @property
-    def _adapter(self) -> Any:
-        """What knows CuPy's arrays; it imports CuPy."""
-        from tilewright.serve.arrays import cupy as on_cupy
-
-        return on_cupy
+    name = "cupy"
 
     def cast(self, x: Any, name: str) -> Any:
         """Return an array's numbers in a type: the array itself where it has it."""
@@ -100,15 +100,7 @@ class NumPyLike(_Adapted):
 class TorchTensors(_Adapted):
     """Tensors of PyTorch on a CUDA device, by the same functions."""
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-
-    @property
-    def _adapter(self) -> Any:
-        """What knows these tensors; it imports PyTorch."""
-        from tilewright.serve.arrays import torch as on_torch
-
-        return on_torch
+    name = "torch"
 
     def cast(self, x: Any, name: str) -> Any:
         return x.to(getattr(self.module, name))
@@ -199,10 +191,21 @@ class ExportedArrays:
         return None
 
 
+N = TypeVar("N", bound=NumPyLike)
+T = TypeVar("T", bound=TorchTensors)
 LibraryArrays = NumPyLike | TorchTensors
 """One library's arrays, with arithmetic."""
 
 Arrays = LibraryArrays | ExportedArrays
+
+
+def library_among(like_numpy: type[N], tensors: type[T], given: list[Any]) -> N | T | None:
+    """Return the library that all arrays are of, by a class or the other; None if they differ."""
+    cupy, torch = loaded("cupy"), loaded("torch")
+    able: list[N | T] = [like_numpy(np)]
+    able += [like_numpy(cupy)] if cupy is not None else []
+    able += [tensors(torch)] if torch is not None else []
+    return next((one for one in able if all(map(one.own, given))), None)
 
 
 def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
@@ -214,13 +217,9 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
         If they are of no library that has such numbers, or of several without DLPack.
     """
     given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = loaded("cupy"), loaded("torch")
-    kinds: list[LibraryArrays] = [NumPyLike(np)]
-    kinds += [NumPyLike(cupy)] if cupy is not None else []
-    kinds += [TorchTensors(torch)] if torch is not None else []
-    for kind in kinds:
-        if all(kind.own(x) for x in given):
-            return kind
+    found: LibraryArrays | None = library_among(NumPyLike, TorchTensors, given)
+    if found is not None:
+        return found
     if all(ExportedArrays(None).own(x) for x in given):
         from tilewright.serve.arrays.dlpack import DLPackArrays
 
