@@ -7,7 +7,7 @@
     schedule                   the changes and their order
       serpentine, tile, webs, allocation  multiply-adds there and back over the register tile
       order, fetch, reuse                 exchanges near conflicts of operand fetch; reuse flags
-      wait_masks, stall_counts            what a new order waits for
+      control_fields                      what a new order waits for
     equivalence                the prover: values, in_flight, hazards, by access and latency
     proofs, version            what was shown right on a device, of which version of all this
     compare                    two versions of a kernel side by side

@@ -4,7 +4,7 @@
 least cycles between their issues, and refuses a block with an instruction that is not modelled.
 
 - *After a write*: the result's latency; 1 after an access of variable latency, whose reader
-  follows the wait for its barrier (`released_at`, `wait_masks`).
+  follows the wait for its barrier (`released_at`, `control_fields`).
 - *After a read*: 1, since operands are read at issue; 3 for a move that overwrites what the uniform
   pipe reads.  Sources of an access are free after a wait.
 - *Among accesses*: memory, barriers, copies and branches keep their order.

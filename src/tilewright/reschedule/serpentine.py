@@ -23,13 +23,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from tilewright.reschedule.allocation import Allocator
+from tilewright.reschedule.control_fields import with_control_fields
 from tilewright.reschedule.dependencies import Block
 from tilewright.reschedule.fetch import cycles, flagged, op_of
 from tilewright.reschedule.hazards import Entry, entry
 from tilewright.reschedule.reuse import with_flags
-from tilewright.reschedule.stall_counts import numbered, with_stalls
 from tilewright.reschedule.tile import Tile
-from tilewright.reschedule.wait_masks import with_waits
 from tilewright.reschedule.webs import Webs, find_webs, registers_of
 from tilewright.sass.instruction import Instruction
 
@@ -112,9 +111,7 @@ def _written(
     body = around.kernel[around.block.start : around.block.stop]
     given = Allocator(tile, order, registers_of(around.kernel)).allocate()
     changed = [tile.written(at, given, arch) for at in order]
-    new = with_waits(body, changed, around.before, arch)
-    new = with_stalls(body, new, around.before, arch)
-    made = numbered(new, body[0].address, arch)
+    made = with_control_fields(body, changed, around.before, arch)
     moved = sum(at != place for place, at in enumerate(order) if at in tile.products)
     renamed = sum(tile.webs.register[web] != register for web, register in given.items())
     return with_flags(made, arch), moved, renamed

@@ -11,13 +11,16 @@ import pytest
 
 from tests.sass.compiled import code_of as kernel
 from tilewright.reschedule.access import access
+from tilewright.reschedule.control_fields import (
+    with_control_fields,
+    with_stalls,
+    with_waits,
+)
 from tilewright.reschedule.dependencies import Block, blocks, dependencies
 from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.hazards import Entry, entry, hazards
 from tilewright.reschedule.latency import BARRIER, pace
 from tilewright.reschedule.schedule import schedule
-from tilewright.reschedule.stall_counts import numbered, with_stalls
-from tilewright.reschedule.wait_masks import with_waits
 from tilewright.sass import Instruction, edit, main_loop
 from tilewright.sass.edit import RefusedError
 
@@ -58,20 +61,17 @@ def reordered() -> Kernel:
         if at < 2 or not all(access(x).pure for x in earlier[at - 2 : at]):
             continue
         earlier.insert(at - 2, earlier.pop(at))
-        if _made(body, earlier, before, block):
+        if _made(body, earlier, before):
             order = earlier
-    return _made(body, order, before, block)
+    return _made(body, order, before)
 
 
-def _made(
-    body: Sequence[Instruction], order: Sequence[Instruction], before: Entry, block: Block
-) -> Kernel:
+def _made(body: Sequence[Instruction], order: Sequence[Instruction], before: Entry) -> Kernel:
     """Return the kernel with a block in another order; empty if that is refused or not proved."""
     try:
-        new = with_stalls(body, with_waits(body, order, before, 90), before, 90)
+        code = with_body(with_control_fields(body, order, before, 90))
     except RefusedError:
         return ()
-    code = with_body(numbered(new, 16 * block.start, 90))
     return code if not differences(kernel(), code, 90) else ()
 
 
@@ -113,11 +113,10 @@ def test_a_reader_before_its_load_is_refused() -> None:
     order = [*body[:load], body[reader], *body[load:reader], *body[reader + 1 :]]
     before = entry(kernel(), block.start)
     try:
-        made = with_stalls(body, with_waits(body, order, before, 90), before, 90)
+        made = with_control_fields(body, order, before, 90)
     except RefusedError:
         return
-    renumbered = [edit(x, 90, address=16 * (block.start + i)) for i, x in enumerate(made)]
-    assert differences(kernel(), with_body(renumbered), 90)
+    assert differences(kernel(), with_body(made), 90)
 
 
 # Planted faults.
