@@ -141,6 +141,8 @@ class LiveDevice(ABC):
 
     Attributes
     ----------
+    backend : str
+        Its backend's name.
     id : str
         How people name it, such as ``"opencl:0"``.
     spec : DeviceSpec
@@ -152,6 +154,7 @@ class LiveDevice(ABC):
         correctness: name, platform, driver.  Measurements belong to a fingerprint.
     """
 
+    backend: str
     id: str
     spec: DeviceSpec
     platform: str
@@ -160,11 +163,6 @@ class LiveDevice(ABC):
     dialect: Dialect
     # Largest piece of memory in bytes, where the device limits it below what it has.
     max_allocation: int | None = None
-
-    @property
-    @abstractmethod
-    def backend(self) -> str:
-        """Name of the backend."""
 
     @abstractmethod
     def compile(

@@ -30,7 +30,7 @@ def asked(monkeypatch):
     names = "cuCtxPushCurrent", "cuCtxPopCurrent", "cuEventQuery", "cuEventSynchronize"
     live = made.live = object.__new__(CUDADevice)
     live.api = SimpleNamespace(**{name: function(name) for name in names})
-    live.id, live.lost, live._here, live._primary = "cuda:0", None, threading.local(), 1
+    live.id, live.lost, live._here, live.context = "cuda:0", None, threading.local(), 1
     live.events = SimpleNamespace(give_back=lambda pair: None)
     return made
 

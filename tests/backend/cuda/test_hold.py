@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.backend import Kernel
 from tilewright.backend.cuda.device import CUDADevice
-from tilewright.backend.cuda.hold import Hold
+from tilewright.backend.cuda.events import Hold
 from tilewright.stencil import Launch
 
 
@@ -54,8 +54,10 @@ class Timed(CUDADevice):
     def __init__(self):
         self.order = []
         self.api = SimpleNamespace(cuEventRecord=self.record)
-        self.events = SimpleNamespace(take=lambda: ("begin", "end"), give_back=lambda pair: None)
-        self._hold = SimpleNamespace(enqueue=lambda *of: self.order.append(("hold", *of)))
+        hold = SimpleNamespace(enqueue=lambda *of: self.order.append(("hold", *of)))
+        self.events = SimpleNamespace(
+            take=lambda: ("begin", "end"), give_back=lambda pair: None, hold=hold
+        )
 
     def record(self, event, stream):
         self.order.append((event, stream))

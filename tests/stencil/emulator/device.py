@@ -160,6 +160,7 @@ class EmulatedDevice(LiveDevice):
         The file here that stands for the text's PTX.
     """
 
+    backend = "emulated"
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
     def __init__(
@@ -175,10 +176,6 @@ class EmulatedDevice(LiveDevice):
         self.directory = directory
         self.launches = 0
         self.workspace = Memory(0)  # its words stay as kernels leave them
-
-    @property
-    def backend(self) -> str:
-        return "emulated"
 
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         text = "\n".join((source.text, (HERE / "entry.h").read_text()))

@@ -42,13 +42,11 @@ if TYPE_CHECKING:
 
     from tilewright.backend.base import Rewrite
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
-    from tilewright.backend.cuda.hold import Hold
+    from tilewright.backend.cuda.events import CUDAEvent, EventPool
     from tilewright.backend.cuda.launch import PreparedLaunch
     from tilewright.backend.cuda.workspace import Workspaces
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
-
 
 _AS_IT_IS = contextlib.nullcontext()
 
@@ -89,22 +87,21 @@ class LoadedKernel:
             # The process's end unloads everything by itself, and in an order of its own.
             weakref.finalize(self, device.unload, module).atexit = False
 
-            def function_of(name: str) -> Any:
+            def function_of(name: str) -> int:
                 known = cubin.lowered.get(name, name).encode()
-                return device.check(found.cuModuleGetFunction(module, known), f"finding {name!r}")
+                made = found.cuModuleGetFunction(module, known)
+                return int(device.check(made, f"finding {name!r}"))
 
-            function = function_of(entry)
-            behind = function_of(second) if second else 0
+            self.function = function_of(entry)
+            self.second = function_of(second) if second else 0
             if dynamic_shared_bytes:
                 most = MAX_DYNAMIC_SHARED_BYTES
                 device.check(
-                    found.cuFuncSetAttribute(function, most, dynamic_shared_bytes),
+                    found.cuFuncSetAttribute(self.function, most, dynamic_shared_bytes),
                     f"asking for {dynamic_shared_bytes} bytes of shared memory for {entry!r}",
                 )
-                found.cuFuncSetAttribute(function, ANY_CLUSTER, 1)  # devices without: none ask
+                found.cuFuncSetAttribute(self.function, ANY_CLUSTER, 1)  # devices without: none ask
         self.cubin = cubin
-        self.function = int(function)
-        self.second = int(behind)
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.part_bytes = part_bytes
 
@@ -128,7 +125,7 @@ class CUDADevice(LiveDevice):
         CUDA's number of the device.
     """
 
-    dialect = "cuda"
+    backend = dialect = "cuda"
 
     def __init__(self, ordinal: int) -> None:
         found = driver()
@@ -145,16 +142,11 @@ class CUDADevice(LiveDevice):
         self._starting = threading.RLock()
         self._here = threading.local()
 
-    @property
-    def backend(self) -> str:
-        """Name of the backend."""
-        return "cuda"
-
     # What launches between events take, which calls of gemm() do without, is imported on demand.
 
     @cached_property
     def events(self) -> EventPool:
-        """Pairs of events to record."""
+        """Pairs of events to record, their clock, and what holds streams meanwhile."""
         from tilewright.backend.cuda.events import EventPool
 
         return EventPool(self)
@@ -165,18 +157,6 @@ class CUDADevice(LiveDevice):
         from tilewright.backend.cuda.workspace import Workspaces
 
         return Workspaces(self)
-
-    @cached_property
-    def _clock(self) -> DeviceClock:
-        from tilewright.backend.cuda.events import DeviceClock
-
-        return DeviceClock(self)
-
-    @cached_property
-    def _hold(self) -> Hold:
-        from tilewright.backend.cuda.hold import Hold
-
-        return Hold(self)
 
     # NVRTC is needed to tune and to compile, not to serve: it is asked for its version on demand.
 
@@ -218,15 +198,11 @@ class CUDADevice(LiveDevice):
     # -- context -----------------------------------------------------------------------
 
     @cached_property
-    def _primary(self) -> Any:
-        with self._starting:
-            retained = self.api.cuDevicePrimaryCtxRetain(self.raw)
-            return self.check(retained, f"starting {self.id}")
-
-    @cached_property
     def context(self) -> int:
         """Address of the primary context."""
-        return int(self._primary)
+        with self._starting:
+            retained = self.api.cuDevicePrimaryCtxRetain(self.raw)
+            return int(self.check(retained, f"starting {self.id}"))
 
     @cached_property
     def stream(self) -> int:
@@ -245,7 +221,7 @@ class CUDADevice(LiveDevice):
         For threads that we start: nothing else in them may change the current context.  A refusal
         is not raised here, as whatever the thread calls next is refused alike.
         """
-        (refused,) = self.api.cuCtxPushCurrent(self._primary)
+        (refused,) = self.api.cuCtxPushCurrent(self.context)
         self._here.stays = not refused
         try:
             yield
@@ -256,7 +232,7 @@ class CUDADevice(LiveDevice):
 
     @contextlib.contextmanager
     def _pushed(self) -> Iterator[None]:
-        self.check(self.api.cuCtxPushCurrent(self._primary), f"using {self.id}")
+        self.check(self.api.cuCtxPushCurrent(self.context), f"using {self.id}")
         try:
             yield
         finally:
@@ -331,13 +307,15 @@ class CUDADevice(LiveDevice):
         arguments: Sequence[Any],
         queue: Any = None,
         after: Sequence[Any] = (),
+        *,
+        held: int = 0,
     ) -> Event:
         """Enqueue a kernel between two events and return at once."""
         stream = self.stream if queue is None else int(queue)
         with span("launch"):
             prepared = self.prepare(kernel, launch, arguments)
             return self.between_events(
-                lambda: prepared.enqueue(stream), stream, after, kernel, kernel.entry
+                lambda: prepared.enqueue(stream), stream, after, kernel, kernel.entry, held
             )
 
     def between_events(
@@ -379,9 +357,9 @@ class CUDADevice(LiveDevice):
                 event.before(stream, ours=ours)
             record = self.api.cuEventRecordOnOurs if ours else self.api.cuEventRecord
             pair = self.events.take()
-            zero = self._clock.zero() if is_recording() else None
+            zero = self.events.clock.zero() if is_recording() else None
             if held:
-                self._hold.enqueue(stream, held)
+                self.events.hold.enqueue(stream, held)
             # Nothing may come between: the device is faster than Python.
             begun = record(pair[0], stream) if zero or not ours else (0,)
             enqueue()
@@ -392,11 +370,7 @@ class CUDADevice(LiveDevice):
 
     def launch_timed(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> Event:
         """Enqueue a kernel between two events, on a stream that is held meanwhile."""
-        with span("launch"):
-            prepared = self.prepare(kernel, launch, arguments)
-            return self.between_events(
-                lambda: prepared.enqueue(self.stream), keep=kernel, name=kernel.entry, held=1
-            )
+        return self.launch(kernel, launch, arguments, held=1)
 
     def finish(self) -> None:
         """Block until everything enqueued in the context has ended."""

@@ -126,7 +126,7 @@ class OpenCLDevice(LiveDevice):
         The caller's context, where arrays live in one already.
     """
 
-    dialect = "opencl"
+    backend = dialect = "opencl"
 
     def __init__(self, device: Any, name: str, context: Any = None) -> None:
         cl = opencl()
@@ -151,11 +151,6 @@ class OpenCLDevice(LiveDevice):
         # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
         # binary would compile every kernel once more, for a launch of unknown size.
         self._is_pocl = platform.name == "Portable Computing Language"
-
-    @property
-    def backend(self) -> str:
-        """Name of the backend."""
-        return "opencl"
 
     def compile(
         self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
