@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -37,8 +36,6 @@ __all__ = [
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 _NVRTC_OUT_OF_MEMORY = 1
-
-_RELAXING = re.compile(r"fast.?math|ftz=true|prec-(div|sqrt)=false|-ftz\b(?!=false)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +84,7 @@ def supported_architectures() -> tuple[int, ...]:
     return tuple(_call(_need_nvrtc(), "nvrtcGetSupportedArchs"))
 
 
-def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -> Cubin:
+def compile_cubin(source: Source, arch: str) -> Cubin:
     """Compile a source for an architecture.
 
     Parameters
@@ -96,26 +93,19 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
         CUDA C++ that includes nothing.
     arch : str
         A real architecture, such as ``"sm_90a"``; no GPU of it need be here.
-    options : sequence of str
-        NVRTC's options, besides the architecture and the source's macros.
 
     Raises
     ------
     CompileError
         If the compiler refuses the source or its shared memory is too much, whether
         static or, where the architecture's limit is known, with what the launch asks for.
-    ValueError
-        If an option would relax IEEE arithmetic.
     """
-    relaxing = [option for option in options if _RELAXING.search(option)]
-    if relaxing:
-        raise ValueError(f"options={relaxing[0]!r} would relax IEEE arithmetic; leave it out")
     found = _need_nvrtc()
     started = time.perf_counter()
     program = _call(found, "nvrtcCreateProgram", source.text.encode(), b"kernel.cu", 0, None, None)
     try:
         with span("NVRTC", {"arch": arch, "entry": source.entry}):
-            made = _compiled(found, program, source, arch, tuple(options))
+            made = _compiled(found, program, source, arch)
     finally:
         found.nvrtcDestroyProgram(program)
     code, log, lowered = made
@@ -155,12 +145,10 @@ def _check_shared(shared: int, log: str) -> None:
         )
 
 
-def _compiled(
-    found: ModuleType, program: Any, source: Source, arch: str, options: tuple[str, ...]
-) -> tuple[bytes, str, str]:
+def _compiled(found: ModuleType, program: Any, source: Source, arch: str) -> tuple[bytes, str, str]:
     """Return a program's cubin, its log and the name of its entry in the cubin."""
     macros = [f"-D{name}={value}" for name, value in source.defines.items()]
-    every = [option.encode() for option in (f"--gpu-architecture={arch}", *options, *macros)]
+    every = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS, *macros)]
     expression = source.entry.encode()
     _call(found, "nvrtcAddNameExpression", program, expression)
     (status,) = found.nvrtcCompileProgram(program, len(every), every)
