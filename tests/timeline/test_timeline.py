@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright import timeline
 from tilewright.timeline import span
-from tilewright.timeline.chrome import recording, trace_document
-from tilewright.timeline.clocks import on_host_clock
+from tilewright.timeline.chrome import on_host_clock, recording, trace_document
 from tilewright.timeline.spans import DeviceSpan
 
 # What Perfetto's JSON importer reads of Chrome's trace event format.
