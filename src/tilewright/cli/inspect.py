@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
-from tilewright.cli.inspect_diff import diff, show
 from tilewright.cli.output import (
     PRECISIONS,
     ArithmeticOption,
@@ -22,10 +21,13 @@ from tilewright.cli.output import (
 from tilewright.paths import write_atomically
 
 if TYPE_CHECKING:
+    from tilewright.reschedule.compare import Comparison
     from tilewright.sass import Inspection, Loop
     from tilewright.tuning.inspection import ConfigInspection
 
 __all__ = ["command"]
+
+_PREDICTED = "predicted by the cycle model, not measured on a device"
 
 
 def command(
@@ -98,7 +100,7 @@ def command(
     if is_cubin(what):
         _refuse(for_configs, "a config", f"{what} is compiled already")
         if before is not None:
-            diff(before, Path(what), kernel, threads, shared, listing, json)
+            _diff(before, Path(what), kernel, threads, shared, listing, json)
             return
         _inspect_cubin(Path(what), kernel, threads, shared, listing, json)
         return
@@ -122,7 +124,7 @@ def command(
     for rule in made.unproved:
         say(f"not proved, so gemm() does not use it: {rule}")
     if made.rescheduled is not None:
-        show(made.rescheduled, False)
+        _show_diff(made.rescheduled, False)
     _report(made.kernel, listing, made.estimated.registers)
 
 
@@ -238,3 +240,45 @@ def _place(one: Inspection, loop: Loop) -> str:
             " them when it is compiled for a device"
         )
     return place
+
+
+def _diff(
+    before: Path,
+    after: Path,
+    kernel: str | None,
+    threads: int | None,
+    shared: int,
+    listing: bool,
+    json: bool,
+) -> None:
+    """Print what differs between two cubins' versions of a kernel."""
+    from tilewright.reschedule.compare import compare
+    from tilewright.sass import read_cubin
+
+    found = compare(
+        read_cubin(before).kernel(kernel), read_cubin(after).kernel(kernel), threads, shared
+    )
+    if json:
+        emit_json({"before": str(before), "after": str(after), **found.as_dict()})
+        return
+    _show_diff(found, listing)
+
+
+def _show_diff(found: Comparison, listing: bool) -> None:
+    """Print a comparison: lines, changes, cycles, and whether it is proved."""
+    if listing:
+        for address, was, now in found.lines:
+            say(f"{address:#07x}  {was:<44}  {now}")
+    name = found.before.resources.name
+    lines: list[tuple[str, ...]] = []
+    old, new = found.before.cycles, found.after.cycles
+    if old is not None and new is not None:
+        lines.append(("cycles a trip over k", f"{old.cycles:.0f}", f"{new.cycles:.0f}"))
+        for term in old.terms:
+            lines.append((f"  {term}", f"{old.terms[term]:.0f}", f"{new.terms.get(term, 0):.0f}"))
+        shares = (f"{100 * one.pipe_share:.1f} %" for one in (old, new))
+        lines.append(("multiply-adds' pipe busy", *shares))
+    lines += [(kind, "", f"{count} changed") for kind, count in found.changes.items()]
+    emit_lines(("what", "before", "after"), lines, title=name, title_justify="left")
+    proof = f"not proved: {found.reasons[0]}" if found.reasons else "proved to compute the same"
+    say(f"{name}: {proof}; cycles are {_PREDICTED}")
