@@ -89,10 +89,6 @@ def _product(a: Any, b: Any, trans_a: str, trans_b: str, accuracy: str) -> Any:
     return jax.ffi.ffi_call(name, shape, vmap_method="expand_dims")(a, b)
 
 
-def _forward(a: Any, b: Any, *how: str) -> tuple[Any, tuple[Any, Any]]:
-    return _product(a, b, *how), (a, b)
-
-
 def _backward(trans_a: str, trans_b: str, accuracy: str, kept: Any, given: Any) -> tuple[Any, Any]:
     """Return what reaches a and b: of transposed ones, the products are transposed, too."""
     a, b = kept
@@ -110,7 +106,7 @@ def _summed(x: Any, shape: tuple[int, ...]) -> Any:
     return x.sum([i for i, size in enumerate(shape) if size != x.shape[i]], keepdims=True)
 
 
-_product.defvjp(_forward, _backward)
+_product.defvjp(lambda a, b, *how: (_product(a, b, *how), (a, b)), _backward)
 
 
 # -- XLA's side --------------------------------------------------------------------------------

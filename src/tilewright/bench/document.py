@@ -189,15 +189,11 @@ def _is_row(row: Any) -> bool:
         return False
     named = all(isinstance(row.get(name), str) for name in ("problem", "precision", "trans"))
     shaped = len(row["size"]) == 3 and isinstance(row.get("missing", {}), dict)
+    tuned = "error" in row or (
+        isinstance(row["config"], dict) and isinstance(row["tuned_on"], str | None)
+    )
     kinds = [row] if "error" in row else [row, row.get("with_transfers", row)]
-    return named and shaped and _is_tuned(row) and all(map(_has_times, kinds))
-
-
-def _is_tuned(row: dict[str, Any]) -> bool:
-    """Whether a row that was timed says what of."""
-    if "error" in row:
-        return True
-    return isinstance(row["config"], dict) and isinstance(row["tuned_on"], str | None)
+    return named and shaped and tuned and all(map(_has_times, kinds))
 
 
 def _has_times(times: Any) -> bool:

@@ -154,7 +154,8 @@ class _Run:
         if found is not None:
             return found
         unit: Piece = t.unit(number, p) if len(sides) > 1 else (p, p + 1)
-        elements = (sides[number][1] - sides[number][0]) * _length(span(t.k, unit))
+        begin, end = span(t.k, unit)
+        elements = (sides[number][1] - sides[number][0]) * (end - begin)
         device.host += rates.enqueue
         found = device.host
         if not device.first:
@@ -170,7 +171,3 @@ class _Run:
 def _launches(k: int) -> int:
     """Return how many products of parts follow one another along k."""
     return -(-k // MOST_K)
-
-
-def _length(piece: Piece) -> int:
-    return piece[1] - piece[0]

@@ -94,11 +94,6 @@ def _words(precision: Precision) -> int:
     return precision.element_bytes // 4
 
 
-def _multiply_adds(precision: Precision) -> int:
-    """Return real multiply-adds of a multiply-add of elements: BLAS counts 2 FLOP each."""
-    return precision.flops // 2
-
-
 def tight_registers(
     b_r: int, t_b: int, stride: int, width_bits: int, precision: Precision, *, async_copy: bool
 ) -> int:
@@ -126,7 +121,7 @@ def ffma_share(b_r: int, width_bits: int, precision: Precision) -> float:
 
     B_R^2 multiply-adds meet 2 B_R loaded elements; the width of a load divides the loads.
     """
-    useful = b_r * b_r * _multiply_adds(precision)
+    useful = b_r * b_r * precision.flops // 2
     return useful / (useful + 2 * b_r * _words(precision) * 32 / width_bits)
 
 
@@ -262,8 +257,8 @@ def blockings(
         If a number is unknown; the message names it.
     """
     bandwidth = device.needs("memory_bytes_per_s")
-    lane = f"fma_lanes.{_letter(precision)}"
-    copies = _async(device)
+    lane = f"fma_lanes.{'s' if precision.real_bytes == 4 else 'd'}"
+    copies = device.value("async_copy") == 1
     for b_r, t_b, stride, width in _candidates(device):
         registers = tight_registers(b_r, t_b, stride, width, precision, async_copy=copies)
         blocks = _resident(device, b_r, t_b, stride, registers, precision)
@@ -322,15 +317,6 @@ def _candidates(device: CatalogueDevice) -> Iterator[tuple[int, int, int, int]]:
             for stride in _STRIDES:
                 if side * b_r * stride % t_b == 0:  # (5)
                     yield from ((b_r, t_b, stride, width) for width in WIDTHS)
-
-
-def _async(device: CatalogueDevice) -> bool:
-    return device.value("async_copy") == 1
-
-
-def _letter(precision: Precision) -> str:
-    """Return "s" or "d": the real arithmetic that a precision uses."""
-    return "s" if precision.real_bytes == 4 else "d"
 
 
 def inputs_of(blocking: Blocking) -> tuple[Quantity, ...]:

@@ -215,7 +215,9 @@ def best_tile(
     else:
         every = tiles(device, lane, words, instructions)
         shapes = sorted(_derated(device, lane, every) if tabulated else every, key=lambda t: -t[3])
-        sides = [(p, q) for p, q in product(_powers(1024), repeat=2) if 32 <= p * q <= 1024]
+        sides = [
+            (p, q) for p, q in product([1 << i for i in range(11)], repeat=2) if 32 <= p * q <= 1024
+        ]
     sides = list(sides)
     count = int(device.needs("multiprocessors"))
     for rows, columns, share, mix, resource in shapes:
@@ -296,10 +298,6 @@ def tabulated_mix(device: CatalogueDevice, lane: str, share: float, mix: float) 
     upto = [m for m in table if m.ratio <= above[0].ratio]
     rate = max(m.throughput * m.ratio / (m.ratio + 1) for m in upto)
     return min(mix, rate / lanes)
-
-
-def _powers(most: int) -> tuple[int, ...]:
-    return tuple(1 << i for i in range(most.bit_length()) if 1 << i <= most)
 
 
 def cache_rate(problem: Problem, bandwidth: float, b: float, element_bytes: int) -> float:

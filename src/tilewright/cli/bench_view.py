@@ -124,7 +124,8 @@ def _show_profile(problem: str, counted: dict[str, list[dict[str, Any]]]) -> Non
     from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 
     longest = [max(k, key=lambda one: one["counters"]["time_ns"] or 0) for k in counted.values()]
-    lines = [("kernel", *(_short(one["name"]) for one in longest))]
+    names = [one["name"] for one in longest]
+    lines = [("kernel", *(x if len(x) <= 48 else f"{x[:30]}...{x[-15:]}" for x in names))]
     several = [str(len(kernels)) for kernels in counted.values()]
     if any(count != "1" for count in several):
         lines.append(("kernels a product (the longest is shown)", *several))
@@ -135,8 +136,3 @@ def _show_profile(problem: str, counted: dict[str, list[dict[str, Any]]]) -> Non
         for reason in stalls_that_count(longest)
     ]
     emit_lines((f"{problem}, counted", *counted), lines)
-
-
-def _short(name: str) -> str:
-    """Return a kernel's name, the middle of a long one left out."""
-    return name if len(name) <= 48 else f"{name[:30]}...{name[-15:]}"

@@ -10,12 +10,7 @@ import typer
 
 from tilewright.cli.output import JsonOption, counted, emit_json, emit_lines, output_option, say
 from tilewright.cli.portfolio_build import build
-from tilewright.cli.portfolio_options import (
-    DeviceOption,
-    NameArgument,
-    serving,
-    share_of,
-)
+from tilewright.cli.portfolio_options import DeviceOption, NameArgument, serving, share_of
 
 if TYPE_CHECKING:
     from tilewright.portfolio import Portfolio

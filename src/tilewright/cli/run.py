@@ -209,11 +209,9 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
                     rows[key][name] += row[name]
             else:
                 rows[key] = row
-    return sorted(rows.values(), key=lambda row: -_work(row))
-
-
-def _work(row: dict[str, Any]) -> float:
-    return float(math.prod(row["size"]) * row["batch"] * row["calls"])
+    return sorted(
+        rows.values(), key=lambda row: -math.prod(row["size"]) * row["batch"] * row["calls"]
+    )
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:

@@ -61,7 +61,8 @@ def c_library(kernels: KernelSet) -> dict[str, bytes]:
     values = {
         "VERSION": VERSION,
         "ARCHITECTURE": kernels.target.arch,
-        "DEVICE": _comment(kernels.target.name),
+        # Nothing in it ends the comment or string that it stands in.
+        "DEVICE": re.sub(r"[^\w .()+-]", "_", kernels.target.name),
         "SOURCES": "\n".join(f"  {name}" for name in sources),
     }
     texts = {name: _text(name, package) for package, names in _COPIED.items() for name in names}
@@ -78,11 +79,6 @@ def _text(name: str, package: str = "tilewright.export") -> str:
 def _filled(name: str, values: dict[str, str]) -> str:
     """Return a template with a value for each ``@NAME@``."""
     return re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], _text(name))
-
-
-def _comment(text: str) -> str:
-    """Return a device's name so that it cannot end the comment or string it stands in."""
-    return re.sub(r"[^\w .()+-]", "_", text)
 
 
 def _string(text: str) -> str:

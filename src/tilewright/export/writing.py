@@ -197,7 +197,8 @@ def _kernel(one: ExportedKernel) -> dict[str, Any]:
         "geometry": geometry_to_json(kept.geometry),
         "map_line_bytes": one.line_bytes,
         "codes": {str(mode): code for mode, code in one.codes.items()},
-        "costs": list(map(_finite, one.costs)),
+        # JSON knows no infinite numbers.
+        "costs": [cost if math.isfinite(cost) else None for cost in one.costs],
         "won": [[*sizes, ns] for sizes, ns in kept.won.items()],
         "own": one.own,
         "device": one.device,
@@ -223,11 +224,6 @@ def _own_arguments(one: ExportedKernel) -> dict[str, Any]:
     ]
     made = [{"element": x.element, "box": x.box, "swizzle": x.swizzle} for x in maps]
     return {"arguments": list(_OF_TENSOR_CORES), "maps": made}
-
-
-def _finite(cost: float) -> float | None:
-    """Return a cost as JSON has it, which knows no infinite numbers."""
-    return cost if math.isfinite(cost) else None
 
 
 def _code(one: ExportedCode) -> dict[str, Any]:

@@ -331,14 +331,10 @@ def check_names(code: bytes, wanted: Mapping[str, int], extra: int) -> int:
 
 def _check_clocks(instructions: Sequence[Instruction], loop: Loop) -> None:
     """Refuse a loop that the clock is not read before and after: nothing would be timed."""
-    clocks = [i.address for i in instructions if i.mnemonic == "CS2R" and _special(i) == _CLOCK]
+    reads = [i for i in instructions if i.mnemonic == "CS2R"]
+    clocks = [i.address for i in reads if i.raw >> 72 & 0xFF == _CLOCK]  # the special register
     if not any(at < loop.start for at in clocks) or not any(at > loop.end for at in clocks):
         raise LoopRejectedError("the clock is not read around the loop; use another NVRTC")
-
-
-def _special(instruction: Instruction) -> int:
-    """Return the number of the special register that CS2R reads, at [79:72]."""
-    return instruction.raw >> 72 & 0xFF
 
 
 def _is_filler(instruction: Instruction) -> bool:

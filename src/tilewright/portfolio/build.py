@@ -315,10 +315,6 @@ def pack(
         if Mode() in forms[0] or (not one.modes and forms[BATCHED]) or costs_alone:
             packed.append(one.with_forms(forms))
     made = replace(portfolio, kernels=tuple(packed), sources=sources)
-    return write_portfolio(folder, made, _ordered(blocks))
-
-
-def _ordered(
-    blocks: Mapping[str, Mapping[str, tuple[Code, bytes]]],
-) -> dict[str, list[tuple[Code, bytes]]]:
-    return {name: list(found.values()) for name, found in sorted(blocks.items())}
+    return write_portfolio(
+        folder, made, {name: list(found.values()) for name, found in sorted(blocks.items())}
+    )

@@ -369,7 +369,8 @@ def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[S
             wanted.setdefault(at, {PLAIN})
             if times.is_able(at, mode):
                 wanted[at].add(mode)
-    routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(selected) else set()
+    guarded = selected[0].kernel.variant.precision.letter == "s"  # as accuracy="fp32" guards calls
+    routed = {at for at, _ in large.most_common(_ROUTED)} if guarded else set()
     found = []
     for at in sorted(wanted):
         modes = dict.fromkeys(sorted(wanted[at], key=str), "")
@@ -378,11 +379,6 @@ def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[S
             kernel = replace(kernel, routed=modes)
         found.append(replace(selected[at], kernel=kernel))
     return found
-
-
-def _is_guarded(selected: list[Selected]) -> bool:
-    """Whether calls of this precision may be guarded, as those of ``accuracy="fp32"`` are."""
-    return selected[0].kernel.variant.precision.letter == "s"
 
 
 class _InstanceTimes:

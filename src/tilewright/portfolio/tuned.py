@@ -131,7 +131,13 @@ def _with(
         fresh = PortfolioKernel(config, family.version, variant, family.geometry(config), modes)
         mine = next((x for x in kernels if (x.config, x.variant) == (config, variant)), fresh)
         won = {**mine.won, sizes: winner.median_ns}
-        others = [_beaten(one, sizes) if one in rivals else one for one in kernels if one != mine]
+        others = [
+            replace(one, won={size: ns for size, ns in one.won.items() if size != sizes})
+            if one in rivals
+            else one
+            for one in kernels
+            if one != mine
+        ]
         made = replace(mine, modes={**mine.modes, **modes}, won=won)
         kernels = [made, *(one for one in others if one.won or one.costs)]
     known = {code.digest for code, _ in codes}
@@ -147,11 +153,6 @@ def _may_serve(kernel: PortfolioKernel) -> bool:
     """Whether a kernel is of its stencil's version, or of a stencil that is not registered here."""
     version = next((x.version for x in stencils() if x.name == kernel.config.stencil), None)
     return version in (None, kernel.version)
-
-
-def _beaten(kernel: PortfolioKernel, sizes: tuple[int, int, int]) -> PortfolioKernel:
-    """Return a kernel without the race that it lost now."""
-    return replace(kernel, won={size: ns for size, ns in kernel.won.items() if size != sizes})
 
 
 def _of(digests: Mapping[_Key, str], known: set[str]) -> dict[_Key, str]:

@@ -80,7 +80,10 @@ def draw(chart: Chart) -> str:
         # Only the measuring of a text that the bundled font lacks; browsers have others.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         columns, legend = _legend(chart)
-        figure = Figure(figsize=(_WIDTH, _height(chart) + _LEGEND_ROW * legend))
+        height = _HEIGHT
+        if isinstance(chart, Rows):
+            height = 0.6 + _ROW_HEIGHT * len(chart.categories)
+        figure = Figure(figsize=(_WIDTH, height + _LEGEND_ROW * legend))
         FigureCanvasSVG(figure)
         axes = figure.add_axes(_place(chart, figure.get_figheight(), legend))
         if isinstance(chart, Curves):
@@ -105,13 +108,6 @@ def _legend(chart: Chart) -> tuple[int, int]:
     longest = max(map(len, names), default=0) + _LEGEND_MARK
     columns = max(1, min(len(names), _LEGEND_LETTERS // longest))
     return columns, -(-len(names) // columns)
-
-
-def _height(chart: Chart) -> float:
-    """Return inches without the legend."""
-    if isinstance(chart, Rows):
-        return 0.6 + _ROW_HEIGHT * len(chart.categories)
-    return _HEIGHT
 
 
 def _place(chart: Chart, height: float, legend: int) -> tuple[float, float, float, float]:

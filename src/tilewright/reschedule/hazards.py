@@ -271,16 +271,13 @@ def _run(
             for reason in _stale(state, one) if use.pure else ():
                 found[Hazard(one.address, reason, copy=True)] = None
         _issue(state, one, use)
-        if index + 1 == len(instructions) or index + 1 in starts or _leaves(one):
+        leaves = one.mnemonic in ("BRA", "EXIT", "RET")
+        if leaves or index + 1 == len(instructions) or index + 1 in starts:
             return index
         least = after(one, use.kind, instructions[index + 1], uses[index + 1].kind)
         if found is not None and one.control.stall < least and least > 1:
             found[Hazard(one.address, f"{one.mnemonic} stalls for less than {least} cycles")] = None
         index += 1
-
-
-def _leaves(instruction: Instruction) -> bool:
-    return instruction.mnemonic in ("BRA", "EXIT", "RET")
 
 
 def _wait(state: _State, one: Instruction) -> None:

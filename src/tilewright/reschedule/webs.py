@@ -190,13 +190,10 @@ class _Builder:
             for operand in one.srcs:
                 if len(operand.registers) > 1:
                     yield [self.reads[index][r] for r in operand.registers]
-            if len(one.dst) > 1 and not _zeroes_pair(one):
+            # Two registers that are cleared need not stay together.
+            clears = writes_zeros(one) and len(one.dst) == 2 and one.guard.always
+            if len(one.dst) > 1 and not clears:
                 yield [self.writes[index][r] for r in one.dst]
-
-
-def _zeroes_pair(one: Instruction) -> bool:
-    """Whether an instruction clears two registers, which need not stay together then."""
-    return writes_zeros(one) and len(one.dst) == 2 and one.guard.always
 
 
 def _ranges(

@@ -24,13 +24,7 @@ from dataclasses import dataclass, field
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, is_useful
-from tilewright.sass.machine import (
-    Machine,
-    copy_cycles,
-    latencies,
-    machine_of,
-    wavefront_cycles,
-)
+from tilewright.sass.machine import Machine, copy_cycles, latencies, machine_of, wavefront_cycles
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.ports import PortUse, port_use
 from tilewright.sass.simulate import simulate

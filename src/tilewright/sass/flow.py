@@ -75,7 +75,7 @@ def live_before(instructions: Sequence[Instruction]) -> list[frozenset[int]]:
             if value != live[index]:
                 live[index] = value
                 changed = True
-    return [_members(value) for value in live]
+    return [frozenset(i for i in range(one.bit_length()) if one >> i & 1) for one in live]
 
 
 def register_bits(registers: Iterable[int]) -> int:
@@ -84,7 +84,3 @@ def register_bits(registers: Iterable[int]) -> int:
     for register in registers:
         mask |= 1 << register
     return mask
-
-
-def _members(mask: int) -> frozenset[int]:
-    return frozenset(i for i in range(mask.bit_length()) if mask >> i & 1)

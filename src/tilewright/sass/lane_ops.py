@@ -409,11 +409,6 @@ def _selected(instruction: Instruction, state: State) -> Value:
     return select(chooses, a, b)
 
 
-def _either(instruction: Instruction, state: State) -> Value:
-    """USEL: A or B, by a uniform predicate, of which nothing is known."""
-    return join(*(_operand_as_is(instruction, slot, state) for slot in "AB"))
-
-
 def _moved(instruction: Instruction, state: State) -> Value:
     """MOV: B, unless the mask of lanes in each four, [75:72], leaves some out."""
     return _operand_as_is(instruction, "B", state) if _bits(instruction, 72, 4) == 0xF else None
@@ -452,6 +447,9 @@ _UNIFORM_RULES: dict[str, Callable[[Instruction, State], Value]] = {
     "ULEA": _shift_add,
     "ULOP3": _logic,
     "USHF": _shift,
-    "USEL": _either,
+    # A or B, by a uniform predicate, of which nothing is known.
+    "USEL": lambda instruction, state: join(
+        *(_operand_as_is(instruction, slot, state) for slot in "AB")
+    ),
     "R2UR": lambda instruction, state: _read(instruction.srcs[0], state),
 }

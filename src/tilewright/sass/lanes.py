@@ -20,14 +20,7 @@ import numpy as np
 
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.lane_ops import State, Threads, predicate, under
-from tilewright.sass.lane_values import (
-    EXACT,
-    UNIFORM,
-    LaneValue,
-    add,
-    literal,
-    multiply,
-)
+from tilewright.sass.lane_values import EXACT, UNIFORM, LaneValue, add, literal, multiply
 from tilewright.sass.lane_walk import Walk
 from tilewright.sass.lines import PIECE_BYTES, LinePairs, line_pairs
 from tilewright.sass.loops import Loop

@@ -79,7 +79,10 @@ def line_pairs(device: LaneValue, shared: LaneValue, warps: int) -> LinePairs | 
         if shared.step < PIECE_BYTES:
             here = [at - here[0] for at in here]
         if device.step < LINE_BYTES:
-            begin = {row: min(_own(row, rows, there)) for row in rows}
+            begin = {
+                row: min(at for name, at in zip(rows, there, strict=True) if name == row)
+                for row in rows
+            }
             if device.step >= PIECE_BYTES:  # what is known of where they begin stays
                 begin = {row: at // device.step * device.step for row, at in begin.items()}
             there = [at - begin[row] for row, at in zip(rows, there, strict=True)]
@@ -88,11 +91,6 @@ def line_pairs(device: LaneValue, shared: LaneValue, warps: int) -> LinePairs | 
         step = max(PIECE_BYTES, min(shared.step, LINE_BYTES))
         found.append(_fewest(tuple(zip(rows, there, here, strict=True)), step))
     return LinePairs(*(float(sum(part)) / warps for part in zip(*found, strict=True)))
-
-
-def _own(row: int, rows: list[int], there: list[int]) -> list[int]:
-    """Return a row's addresses."""
-    return [at for name, at in zip(rows, there, strict=True) if name == row]
 
 
 def _of(lanes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]], warp: int) -> list[int]:

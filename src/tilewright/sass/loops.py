@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
@@ -187,10 +186,6 @@ def _reaches(after: Mapping[int, tuple[int, ...]], block: int, but: int) -> bool
     return False
 
 
-def _count(loop: Loop, mnemonics: AbstractSet[str]) -> int:
-    return sum(is_useful(i) and i.mnemonic in mnemonics for i in loop.instructions)
-
-
 def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
     """Return the loop that does the work, None where no loop has a multiply-add.
 
@@ -207,7 +202,10 @@ def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
         every = [(loop.multiplies, loop) for loop in find_loops(instructions)]
     else:
         counted = present & _OF_WARPS or MULTIPLY_ADDS
-        every = [(_count(loop, counted), loop) for loop in find_loops(instructions)]
+        every = [
+            (sum(is_useful(i) and i.mnemonic in counted for i in loop.instructions), loop)
+            for loop in find_loops(instructions)
+        ]
     loops = [(work, loop) for work, loop in every if work]
     found: tuple[int, Loop] | None = None
     while loops:

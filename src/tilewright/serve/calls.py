@@ -314,7 +314,8 @@ def _started(
     told = report is not None and wanted.arithmetic in ("fp32", *BY_RESIDUES)
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
-        _tell(report, wanted, found.laid)
+        if wanted.arithmetic:
+            report.fixed(found.laid.arithmetic or "ieee", found.laid.why)
         report = None
     try:
         return found, _begun(live, found, wanted, report, begin)
@@ -361,12 +362,6 @@ def _words(live: LiveDevice, wanted: Wanted) -> Any:
     from tilewright.serve.routes.residues.decision import first_words
 
     return words_on(live, first_words(prod(one[0] for one in wanted.repeats)))
-
-
-def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
-    """Tell what the host decided, where there was something to decide."""
-    if wanted.arithmetic:
-        report.fixed(laid.arithmetic or "ieee", laid.why)
 
 
 def _grounds(wanted: Wanted) -> Grounds:

@@ -171,8 +171,9 @@ def _wide(
         alpha, beta = pairs_of(alpha, beta)
     _, n, _, k = shapes_of(a, a, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
-    if hermitian:
-        _check_real(alpha=alpha, beta=beta)
+    for name, value in (("alpha", alpha), ("beta", beta)) if hermitian else ():
+        if complex(value).imag != 0:
+            raise ValueError(f"{name}={shown(value)} is complex; a Hermitian update has real ones")
     if precision.is_complex is False:
         triangle = Triangle(triangle.lower, False, triangle.filled)
     if c is None:
@@ -195,9 +196,3 @@ def _check_operation(op: Trans, is_complex: bool, hermitian: bool) -> None:
         raise ValueError(f"trans={op.value!r} is not for complex data; use {right}, or {other}")
     if op == Trans.R:
         raise ValueError(f"trans={op.value!r} is unknown; use N, T or C")
-
-
-def _check_real(**scalars: Any) -> None:
-    for name, value in scalars.items():
-        if complex(value).imag != 0:
-            raise ValueError(f"{name}={shown(value)} is complex; a Hermitian update has real ones")

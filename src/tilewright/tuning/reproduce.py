@@ -289,11 +289,8 @@ def _quoted(text: str) -> str:
     # No quote may stand before another one or before the closing three.
     escaped = re.sub(r'"(?="|\Z)', r"\"", text.replace("\\", "\\\\"))
     return "".join(
-        one if one == "\n" or (one.isprintable() or one == "\t") else _escape(one)
+        one
+        if one == "\n" or (one.isprintable() or one == "\t")
+        else one.encode("unicode_escape").decode()
         for one in escaped
     )
-
-
-def _escape(character: str) -> str:
-    """Return a character as a Python escape."""
-    return character.encode("unicode_escape").decode("ascii")

@@ -22,13 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bench.benchmarks.calls import (
-    BATCH_NS,
-    MOST_CALLS,
-    ROUNDS,
-    WORKSPACE,
-    ratio_table,
-)
+from tilewright.bench.benchmarks.calls import BATCH_NS, MOST_CALLS, ROUNDS, WORKSPACE, ratio_table
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, public_call
 from tilewright.bench.call_cases import Case, cases_of
 from tilewright.bench.peers import UnavailableError

@@ -38,7 +38,10 @@ def climb_record(
     what : str
         Name of the product; BLAS's for the problem's precision without it.
     """
-    rates = {one.name: _rate(problem, one.seconds) for one in results}
+    rates = {
+        one.name: problem.flops / float(np.median(one.seconds)) if one.seconds else None
+        for one in results
+    }
     library = next((name for name in peers if rates.get(name)), None)
     size = [problem.n, problem.m, problem.k]
     what = what or f"{problem.precision.name} NN"
@@ -73,10 +76,6 @@ def climb_record(
             }
         )
     return {**told, "rungs": rungs}
-
-
-def _rate(problem: Problem, seconds: Sequence[float]) -> float | None:
-    return problem.flops / float(np.median(seconds)) if seconds else None
 
 
 def _percent(rate: float | None, hundred: float | None) -> float | None:

@@ -29,12 +29,14 @@ def section(data: Gathered) -> Section:
                 bounds.append(_bound_row(device, problem, found))
                 if len(_finite(found)) > 1:
                     figures.append(_terms(device, problem, found))
+    columns = ("device", "problem", "bound", "limited by", "full resource", "limits not known")
+    tables = _devices(data.devices), Table("Bounds", columns, tuple(bounds))
     return Section(
         "devices",
         "Devices and bounds",
         "What was measured on, and how fast GEMM can be there: every limit that is known, for the "
         "largest problem measured in each precision. The smallest is the bound.",
-        tables=tuple(table for table in (_devices(data.devices), _bounds(bounds)) if table.rows),
+        tables=tuple(table for table in tables if table.rows),
         figures=tuple(figures),
         missing=tuple(missing),
         command="tilewright tune --precision s --size 1024 --budget 60s",
@@ -58,11 +60,6 @@ def _bound_row(device: Device, problem: Problem, found: Bound) -> tuple[str, ...
     unknown = ", ".join(found.missing) or "none"
     term = found.limiting
     return device.label, str(problem), plain_rate(found.limit), term.name, term.resource, unknown
-
-
-def _bounds(rows: list[tuple[str, ...]]) -> Table:
-    columns = ("device", "problem", "bound", "limited by", "full resource", "limits not known")
-    return Table("Bounds", columns, tuple(rows))
 
 
 def _finite(found: Bound) -> list[Term]:

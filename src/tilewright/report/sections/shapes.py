@@ -46,7 +46,7 @@ def _what(run: Run) -> str:
 def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:
     curves, rows = [], []
     for role, (name, runs) in zip(ROLES, sets.items(), strict=False):
-        ratios = sorted(_ratio(run) for run in runs)
+        ratios = sorted(run.ours / run.best_peer[1] for run in runs if run.best_peer)
         curves.append(Curve(name, role, _sorted(ratios), "step"))
         rows.append((name, *_quantiles(ratios), ", ".join(sorted({run.source for run in runs}))))
     curves.append(Curve("equal", "bound", ((0.0, 1.0), (100.0, 1.0)), "dashed"))
@@ -64,11 +64,6 @@ def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:
             tuple(rows),
         ),
     )  # fmt: skip
-
-
-def _ratio(run: Run) -> float:
-    assert run.best_peer is not None
-    return run.ours / run.best_peer[1]
 
 
 def _sorted(ratios: list[float]) -> tuple[tuple[float, float], ...]:

@@ -27,12 +27,7 @@ from tilewright.serve.arrange import shapes_of
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars
 from tilewright.serve.epilogue.arrays import Library, library_of
-from tilewright.serve.narrow.types import (
-    is_narrow,
-    results_of,
-    short_precision,
-    type_name,
-)
+from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself, refuse_overlap
 from tilewright.serve.plan import call_of
 from tilewright.text import shown

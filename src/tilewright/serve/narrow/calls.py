@@ -120,7 +120,11 @@ def on_arrays_device(
     )
     bases = (B, A) if row_major else (A, B)
     left, right = (
-        (base + _begins(view, which, found.repeats), matrix.shape, _steps(view, matrix))
+        (
+            base + _begins(view, which, found.repeats),
+            matrix.shape,
+            tuple(step // view.dtype.itemsize for step in matrix.strides),
+        )
         for base, view, matrix, which in zip(
             bases, views[:2], (found.a, found.b), (1, 2), strict=True
         )
@@ -221,10 +225,6 @@ def _remember(
         target.array, plan, target.shape, target.array.dtype, where, exchanged, False, whole,
         most, *(view.extent for view in views),
     )  # fmt: skip
-
-
-def _steps(view: View, matrix: Strided) -> tuple[int, ...]:
-    return tuple(step // view.dtype.itemsize for step in matrix.strides)
 
 
 def _is_whole(view: View) -> bool:

@@ -63,7 +63,8 @@ def one_launch(
     made: list[Step] = []
     for first in range(0, count, _MOST):
         a, b, c = (
-            _moved(x, first * step) for x, step in zip((call.a, call.b, call.c), steps, strict=True)
+            replace(x, offset=x.offset + first * step)
+            for x, step in zip((call.a, call.b, call.c), steps, strict=True)
         )
         many = min(_MOST, count - first)
         arguments = chosen.stencil.batched_arguments(
@@ -179,7 +180,3 @@ def group_step(chosen: Choice, kernel: Kernel, problem: Problem, parts: Sequence
     assert config is not None
     launch = family.geometry(config).grouped([(one.m, one.n) for one in parts])
     return kernel, launch, family.grouped_arguments(config, variant, parts)
-
-
-def _moved(x: Operand, by: int) -> Operand:
-    return replace(x, offset=x.offset + by) if by else x

@@ -7,14 +7,7 @@ from functools import cached_property
 
 from tilewright.dataclass import dataclass
 from tilewright.stencil.geometry import Launch
-from tilewright.stencil.residues.moduli import (
-    COMPLEX,
-    COMPLEX_PAIR,
-    PAIR,
-    REAL,
-    WORD_BITS,
-    Moduli,
-)
+from tilewright.stencil.residues.moduli import COMPLEX, COMPLEX_PAIR, PAIR, REAL, WORD_BITS, Moduli
 from tilewright.stencil.source import Dialect, Source
 from tilewright.stencil.source_files import read_sources
 

@@ -28,12 +28,7 @@ from tilewright.stencil.asynchronous.constraints import (
     tree_reductions,
     whole_warps,
 )
-from tilewright.stencil.asynchronous.resources import (
-    CHUNK_BYTES,
-    WARP,
-    Values,
-    shared_bytes,
-)
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
 from tilewright.stencil.base import Variant
 from tilewright.stencil.simt_async.resources import (
     LEAST_OTHER,

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
-from tilewright.stencil.asynchronous.resources import (
-    BARRIER_BYTES,
-    CHUNK_BYTES,
-    shared_bytes,
-)
+from tilewright.stencil.asynchronous.resources import BARRIER_BYTES, CHUNK_BYTES, shared_bytes
 from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.call import GemmCall
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK

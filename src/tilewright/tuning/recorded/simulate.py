@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -92,14 +92,10 @@ def simulate(
         chosen.observe(config, seconds)
         thinking.append(time.perf_counter() - started)
         rows.append(recording.space.row(config))
-        spent += thinking[-1] + _cost(recording, rows[-1])
+        known = float(recording.cost[rows[-1]])
+        spent += thinking[-1] + (known if np.isfinite(known) else recording.typical_cost)
         since = 0 if seconds is not None and seconds < best else since + 1
         best = min(best, np.inf if seconds is None else seconds)
         if since >= budget.patience:
             break
     return Trajectory(np.array(rows, np.intp), np.array(thinking))
-
-
-def _cost(recording: Recording, row: int) -> float:
-    known: Any = recording.cost[row]
-    return float(known) if np.isfinite(known) else recording.typical_cost

@@ -44,7 +44,9 @@ class BaselinesFirst(Strategy):
             while self._ready and len(self._searched) < self._at_once:
                 config = min(self._ready, key=lambda one: self._times[unscheduled(one)])
                 self._ready.remove(config)
-                if self._times[unscheduled(config)] <= _WITHIN * self._best():
+                if self._times[unscheduled(config)] <= _WITHIN * min(
+                    self._times.values(), default=math.inf
+                ):
                     self._searched.add(config)
                     return config
                 self._inner.observe(config, None)
@@ -64,9 +66,6 @@ class BaselinesFirst(Strategy):
             self._ready.append(config)
         else:
             self._waiting.setdefault(baseline, []).append(config)
-
-    def _best(self) -> float:
-        return min(self._times.values(), default=math.inf)
 
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn a time; a baseline's lets go what waited for it."""

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import GemmCall, LiveDevice
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem, Trans
@@ -29,11 +29,7 @@ from tilewright.serve.arrange import Repeat
 from tilewright.serve.decision import DECISION_WORDS
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready
 from tilewright.serve.routes.split.decision import ROUTES
-from tilewright.serve.routes.split.product import (
-    Parts,
-    Work,
-    product_for,
-)
+from tilewright.serve.routes.split.product import Parts, Work, product_for
 from tilewright.serve.routes.split.promise import MOST_K
 from tilewright.serve.scratch import TOPS
 from tilewright.serve.steps import MemorySpace, Step
@@ -97,7 +93,8 @@ class Chain:
         return self._placed[key]
 
     def _place(self, scheme: Scheme, which: int) -> Parts:
-        stored, transposed = self._stored(which), self._transposed(scheme)[which]
+        stored = (self._operands.a, self._operands.b)[which]
+        transposed = self._transposed(scheme)[which]
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
         first = self._operands.first_b if which else 0
@@ -109,12 +106,6 @@ class Chain:
         parts = scheme.parts if many == 1 else many * PARTS_OF_PRODUCT
         memory = self.scratch.need(f"parts {which}", parts * stride * part_bytes(scheme.part))
         return Parts(memory, stride, ld, trans, first)
-
-    def _stored(self, which: int) -> Stored:
-        return self._operands.b if which else self._operands.a
-
-    def _operand(self, which: int) -> Operand:
-        return self.call.b if which else self.call.a
 
     def _tops(self) -> Any:
         size = 4 * self.batch[0] * self._operands.words_of_tops
@@ -137,8 +128,7 @@ class Chain:
     def _matrices(self, of: Operands) -> tuple[Any, ...]:
         """Return the arguments of either pass that tell it where operands are."""
         placed: list[Any] = []
-        for which, stored in enumerate((of.a, of.b)):
-            x = self._operand(which)
+        for stored, x in zip((of.a, of.b), (self.call.a, self.call.b), strict=True):
             placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
         return *placed, _i(of.first_b)
 

@@ -87,8 +87,5 @@ def _chain_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1
 
 def _ieee_seconds(device: DeviceSpec, m: int, n: int, k: int, products: int = 1) -> float:
     """Return what SGEMM takes, in seconds, of a batch in one launch."""
-    return _IEEE_LAUNCH + 2 * m * n * k * products / (_IEEE_PER_SECOND * _share(device))
-
-
-def _share(device: DeviceSpec) -> float:
-    return device.multiprocessors / _MULTIPROCESSORS
+    share = device.multiprocessors / _MULTIPROCESSORS
+    return _IEEE_LAUNCH + 2 * m * n * k * products / (_IEEE_PER_SECOND * share)
