@@ -21,6 +21,7 @@ from typing import Any
 from tilewright.paths import write_atomically
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.record import from_record, to_record
+from tilewright.version import VERSION
 
 __all__ = [
     "INVALIDITY",
@@ -67,7 +68,7 @@ def t4_results(measurements: Iterable[Measurement]) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "timeunit": "milliseconds",
         "autotuner": "tilewright",
-        "autotuner_version": _package_version(),
+        "autotuner_version": VERSION,
     }
     names = {m.device_name for m in measurements}
     if len(names) == 1:
@@ -128,16 +129,6 @@ def write_t4(path: str | os.PathLike[str], measurements: Iterable[Measurement]) 
     text = json.dumps(t4_results(measurements), allow_nan=False, indent=1)
     write_atomically(path, text.encode() + b"\n")
     return len(measurements)
-
-
-def _package_version() -> str:
-    """Return this package's version."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("tilewright")
-    except PackageNotFoundError:  # run from a source tree that was never installed
-        return "0"
 
 
 def read_t4(path: str | os.PathLike[str]) -> list[Measurement]:
