@@ -53,7 +53,7 @@ class Scratch:
             In bytes.
         zeroed : bool
             Whether all of it is zero when it is made, or made anew; whoever writes to it leaves
-            zeros behind, or spoils it.
+            zeros behind (`spoiled_by_failure`).
 
         Raises
         ------
@@ -69,20 +69,16 @@ class Scratch:
         self._pieces[name] = (fresh, size)
         return fresh
 
-    def spoil(self, name: str) -> None:
-        """Make a zeroed piece anew before it is used again.
-
-        For calls that failed on their way: some of the launches that leave zeros are missing.
-        """
-        self._spoiled.add(name)
-
     @contextmanager
     def spoiled_by_failure(self, name: str) -> Iterator[None]:
-        """Enqueue within this what leaves a piece zero if all of it runs."""
+        """Enqueue within this what leaves a piece zero if all of it runs.
+
+        Of calls that fail on their way launches that leave zeros may be missing: it is made anew.
+        """
         try:
             yield
         except BaseException:
-            self.spoil(name)
+            self._spoiled.add(name)
             raise
 
     def run(self, steps: Sequence[Step], queue: Any, after: tuple[Any, ...]) -> Event:

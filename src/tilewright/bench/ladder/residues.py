@@ -37,6 +37,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.routes.residues.chain import CORE, Chain
 from tilewright.serve.routes.residues.cuts import Cut
+from tilewright.serve.scratch import Scratch
 from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
 from tilewright.space import Config
@@ -165,33 +166,6 @@ def residue_problem(m: int, n: int, k: int) -> Problem:
     return Problem(n, m, k, "d")  # type: ignore[arg-type]
 
 
-class _Room:
-    """Device memory by name, as routes take it."""
-
-    def __init__(self, live: LiveDevice) -> None:
-        self._live, self._held = live, dict[str, tuple[int, Any]]()
-
-    def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
-        """Return a piece of at least so many bytes."""
-        assert not zeroed
-        held = self._held.get(name)
-        if held is None or held[0] < size:
-            if held is not None:
-                self._live.free(held[1])
-            self._held[name] = size, self._live.allocate(size)
-        return self._held[name][1]
-
-    @property
-    def zero(self) -> Any:
-        """Refuse: no rung asks."""
-        raise AssertionError
-
-    def close(self) -> None:
-        """Give all of it back."""
-        for _, memory in self._held.values():
-            self._live.free(memory)
-
-
 class _Matrices(Matrices):
     """One problem's matrices on the device; the row-major A is the kernels' B."""
 
@@ -200,7 +174,7 @@ class _Matrices(Matrices):
         self.problem = residue_problem(a.shape[0], b.shape[1], a.shape[1])
         self.c = np.full((a.shape[0], b.shape[1]), np.nan)
         self.memory = [live.upload(x) for x in (b, a, self.c)]
-        self.room = _Room(live)
+        self.room: Any = Scratch(live)  # of what routes take, no rung asks for `zero`
 
     def call(self, rung: ResidueRung) -> Call:
         """Return a function that computes the product once and returns nanoseconds."""
