@@ -14,7 +14,6 @@ from tilewright.cli.output import (
     TransOption,
     emit_json,
     parse_size,
-    parse_trans,
     say,
 )
 
@@ -81,13 +80,14 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show every limit of a problem on a device; the smallest is the bound."""
+    from tilewright.bench.sizes import pair_of
     from tilewright.problem import Problem
     from tilewright.serve.bound import bound
     from tilewright.serve.find import device as find_device
     from tilewright.serve.find import numbers_of
 
     m, n, k = parse_size(size)
-    ops = parse_trans(trans)
+    ops = pair_of(trans)
     problem = Problem(m, n, k, precision, *ops, batch=batch)  # type: ignore[arg-type]
     if link is not None and not link > 0:
         raise ValueError(f"link={link:g} is not a speed; give GB/s, such as 3")

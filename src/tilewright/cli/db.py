@@ -17,7 +17,7 @@ from tilewright.cli.db_view import (
     show_summaries,
     summary_facts,
 )
-from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, output_option, parse_trans, say
+from tilewright.cli.output import PRECISIONS, JsonOption, emit_json, output_option, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
@@ -229,7 +229,9 @@ def _filters(
     if precision is not None:
         filters["precision"] = precision
     if trans is not None:
-        filters["trans"] = "".join(parse_trans(trans))
+        from tilewright.bench.sizes import pair_of
+
+        filters["trans"] = "".join(pair_of(trans))
     if stencil is not None:
         filters["stencil"] = stencil
     return filters

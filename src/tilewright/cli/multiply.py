@@ -22,7 +22,6 @@ from tilewright.cli.output import (
     gigaflops,
     output_option,
     parse_devices,
-    parse_trans,
     progress_bar,
     say,
 )
@@ -59,10 +58,11 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
+    from tilewright.bench.sizes import pair_of
     from tilewright.precision import precision as find_precision
     from tilewright.serve.gemm import gemm
 
-    trans_a, trans_b = parse_trans(trans)
+    trans_a, trans_b = pair_of(trans)
     row = find_precision(precision) if precision else None
     check_not_read(output, a, b)
     matrices = [load_as(path, row, mapped=True) for path in (a, b)]

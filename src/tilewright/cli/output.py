@@ -41,7 +41,6 @@ __all__ = [
     "output_option",
     "parse_devices",
     "parse_size",
-    "parse_trans",
     "plain",
     "progress_bar",
     "say",
@@ -223,16 +222,3 @@ def parse_devices(text: str | None) -> str | list[str] | None:
     if not all(names):
         raise ValueError(f"device={text!r} leaves one out; write it like cuda:0,cuda:1")
     return names
-
-
-def parse_trans(text: str) -> tuple[str, str]:
-    """Return the letters of A and B of a pair such as ``NT``.
-
-    Raises
-    ------
-    ValueError
-        If it is not a pair of N, T and C.
-    """
-    from tilewright.bench.sizes import pair_of
-
-    return pair_of(text)

@@ -17,7 +17,6 @@ from tilewright.cli.output import (
     emit_json,
     emit_lines,
     parse_size,
-    parse_trans,
 )
 
 if TYPE_CHECKING:
@@ -55,11 +54,12 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
+    from tilewright.bench.sizes import pair_of
     from tilewright.problem import Problem
     from tilewright.reschedule.levels import schedule_space
     from tilewright.reschedule.proofs import proved
 
-    problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
+    problem = Problem(1, 1, 1, precision, *pair_of(trans))  # type: ignore[arg-type]
     variant, family = _asked(problem, stencil, arithmetic)
     where, spec, found = _device(device, arch, family)
     if family is None:

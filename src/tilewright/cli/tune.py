@@ -20,7 +20,6 @@ from tilewright.cli.output import (
     emit_json,
     gigaflops,
     parse_size,
-    parse_trans,
     progress_bar,
     say,
 )
@@ -101,13 +100,14 @@ def command(
         simulated(simulate, lessons or [], strategy=strategy, budget=budget, seed=seed, json=json)
         return
     from tilewright.backend import device as find_device
+    from tilewright.bench.sizes import pair_of
     from tilewright.microbench.peak import measured_peak
     from tilewright.portfolio.tuned import tune
     from tilewright.problem import Problem
     from tilewright.tuning.alone import alone_on
 
     m, n, k = parse_size(size)
-    trans_a, trans_b = parse_trans(trans)
+    trans_a, trans_b = pair_of(trans)
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
     with ExitStack() as held:
         peak = None
