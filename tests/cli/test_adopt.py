@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tilewright.bench import beside_defaults
 from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
@@ -28,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch, hasty: None) -> None:
     monkeypatch.setattr(adopt, "_SIZES", {"cpu": (64,), "gpu": (64,)})
     monkeypatch.setattr(adopt, "_TRANSPOSES", ("NN", "TT"))
     monkeypatch.setattr(adopt, "_LEAST_SECONDS", {"cpu": 2.0, "gpu": 2.0})
-    monkeypatch.setattr(adopt, "_COMPARED", 1)
+    monkeypatch.setattr(beside_defaults, "_COMPARED", 1)
 
 
 def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monkeypatch) -> None:

@@ -27,12 +27,8 @@ from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_line
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
-    from tilewright.bench.sweep import Call
-    from tilewright.portfolio.choose import Choice
-    from tilewright.problem import Problem
     from tilewright.space import Config
-    from tilewright.stencil import Source, Variant
-    from tilewright.tuning.measure import Workload
+    from tilewright.stencil import Variant
 
 __all__ = ["command"]
 
@@ -47,17 +43,14 @@ _PACES = ("bf16", "int8", "e4m3", "tf32")
 # How many of the fastest configs on each tuned problem are timed on other shapes.
 _FASTEST = 6
 
-# Shapes of each pair of transposes and kind that are timed at most; shapes that are compared.
-_SHAPES, _COMPARED = 140, 24
+# Shapes of each pair of transposes and kind that are timed at most.
+_SHAPES = 140
 
 # The share of the time for a stencil for short sides, whose few configs all take short times.
 _SKINNY = 0.2
 
 # What a portfolio's best kernels may lose, in the mean and at most, of what was timed.
 _MEAN, _MOST = 0.008, 0.04
-
-# Sides that are compared on a CPU: of shorter ones launches are all that is timed.
-_CPU_SIDES = range(128, 2049)
 
 # Seconds for which a build may compile whatever its share: what is not whole serves nothing.
 _BUILDING = 60.0
@@ -69,9 +62,6 @@ _VERIFIERS = 8
 # The least seconds of a piece: a tuner's workers start and its winner is checked, and on few cores
 # compiling takes longer, too.
 _LEAST_SECONDS = {"gpu": 8.0, "cpu": 10.0}
-
-# Turns of each in the comparison: an odd number, so that the median is a time that was measured.
-_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -393,6 +383,7 @@ class _Adoption:
         """Time what serves now beside the defaults and the vendor's library, on drawn shapes."""
         from statistics import geometric_mean
 
+        from tilewright.bench.beside_defaults import beside_defaults
         from tilewright.paths import write_json
 
         until = time.monotonic() + seconds
@@ -400,7 +391,7 @@ class _Adoption:
         told = _read(self.folder / "compared.json")  # of other precisions
         for number, letter in enumerate(letters):
             share = (until - time.monotonic()) / (len(letters) - number)
-            rows = list(_compared(self.live, letter, time.monotonic() + share))
+            rows = list(beside_defaults(self.live, letter, time.monotonic() + share))
             ratios: dict[str, list[float]] = {}
             for row in rows:
                 for rival, taken in row.items():
@@ -409,84 +400,6 @@ class _Adoption:
             told[letter] = {"shapes": len(rows), "times as fast as": means}
         write_json(self.folder / "compared.json", told)
         return True
-
-
-# -- what it gained -------------------------------------------------------------------------
-
-
-def _compared(live: LiveDevice, letter: str, until: float) -> Iterator[dict[str, float]]:
-    """Yield median seconds of ours, of the default and of the library, shape by shape."""
-    from itertools import cycle, islice
-    from statistics import median
-
-    from tilewright.bench.sweep import interleaved_calls
-    from tilewright.portfolio.drawn import KINDS
-    from tilewright.precision import precision
-    from tilewright.problem import Problem
-    from tilewright.tuning.measure import Workload
-
-    of, on_host = precision(letter), live.spec.kind == "cpu"
-    transposes = ("TN",) if of.reads_along_k else _TRANSPOSES
-    drawn = (sides for sides in KINDS["any"](7, of) if not on_host or set(sides) <= set(_CPU_SIDES))
-    problems = [
-        Problem(*sides, of, *trans)
-        for sides, trans in zip(islice(drawn, _COMPARED), cycle(transposes), strict=False)
-    ]
-    defaults = {problem: _default(live, problem) for problem in problems}
-    if live.backend == "cuda":
-        from tilewright.backend.cuda.ahead import compiling_ahead
-
-        with compiling_ahead(live.arch) as ahead:  # type: ignore[attr-defined]  # as CUDA's have
-            every = {one[1].digest: one[1] for one in defaults.values() if one}
-            for compiled in [ahead(source) for source in every.values()]:
-                compiled()
-    for problem in problems:
-        if time.monotonic() >= until:
-            return
-        workload = Workload(live, problem)
-        try:
-            calls = dict(_calls(live, problem, workload, defaults[problem]))
-            for call in calls.values():
-                call()
-            times = interleaved_calls(calls, _ROUNDS, shared=on_host)
-            yield {name: median(row) for name, row in times.items()}
-        finally:
-            workload.close()
-
-
-def _default(live: LiveDevice, problem: Problem) -> tuple[Choice, Source] | None:
-    """Return the default and what it is compiled from; None where it does not take a problem."""
-    from tilewright.portfolio.choose import default_choice
-    from tilewright.stencil import Variant
-
-    variant = Variant.of(problem)
-    default = default_choice(variant, live.spec)
-    family, config = default.stencil, default.config
-    if not family.takes(config, problem):
-        return None
-    wanted = family.geometry(config).mode(problem)
-    mode = family.nearest_mode(config, variant, live.spec, wanted)
-    return default, family.source(config, variant, live.dialect, mode)
-
-
-def _calls(
-    live: LiveDevice, problem: Problem, workload: Workload, default: tuple[Choice, Source] | None
-) -> Iterator[tuple[str, Call]]:
-    """Yield what is compared: ours, the default, if it takes the problem, and the library."""
-    from tilewright.bench.peers import UnavailableError, peer
-    from tilewright.bench.sweep import OURS, our_call, way_call
-    from tilewright.serve.routes.realigned import way_of
-
-    yield OURS, way_call(workload, way_of(live, problem, workload.call))
-    if default is not None:
-        yield "the default", our_call(workload, default[0], live.compile(default[1]))
-    name = "numpy" if live.spec.kind == "cpu" else "cublas"
-    try:
-        library = peer(name, live)
-        library.check(problem)
-        yield name, library.prepare(workload)
-    except UnavailableError:
-        return
 
 
 def _show(gained: dict[str, Any]) -> None:
