@@ -16,7 +16,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.reschedule.access import FIXED, PREDICATE, Access, access
+from tilewright.reschedule.access import FIXED, Access, access
+from tilewright.reschedule.hazards import how_read
 from tilewright.reschedule.latency import needed, pace
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.edit import RefusedError
@@ -130,5 +131,4 @@ def _cycles(earlier: Access, one: Instruction, use: Access, resource: int) -> in
     """Return the cycles from a write to a read of the same resource."""
     if earlier.kind not in FIXED:
         return 1
-    guards = resource >= PREDICATE and one.guard.index == resource % 8 and not one.guard.always
-    return max(1, needed(earlier.kind, use.kind, "guard" if guards else "read"))
+    return max(1, needed(earlier.kind, use.kind, how_read(one, resource)))

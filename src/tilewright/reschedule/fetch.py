@@ -1,4 +1,12 @@
-"""Operand fetch of stretches of instructions (`tilewright.sass.ports`), and their reuse flags."""
+"""Operand fetch of stretches of instructions, and reuse flags, which make it shorter.
+
+A slot keeps one copy a bank (`tilewright.sass.ports`) until the next read through that latch.  A
+reuse flag is set where that read is of the same register and nothing writes the register in
+between, which would leave the old value in the latch.
+
+These are the flags that ptxas sets in all kernels looked at; memory instructions do not read
+through these latches.  A flag whose copy is lost costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +14,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.reschedule.access import access
+from tilewright.reschedule.values import is_plain_ffma
+from tilewright.sass.edit import edit
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.ports import LATCHES, NO_REGISTER, NOTHING, Window, reads_of
 
-__all__ = ["Flags", "Op", "cycles", "flagged", "op_of", "slow"]
+__all__ = ["Flags", "Op", "cycles", "flagged", "op_of", "settable", "slow", "with_flags"]
 
 Flags = tuple[bool, ...]
 
@@ -110,3 +120,25 @@ def _run(ops: Sequence[Op], flags: Sequence[Flags], apart: bool) -> tuple[int, l
         reads = NOTHING if apart and op.memory else (op.slots, op.registers, keep)
         when = window.issue(reads, op.written, when, False, op.yields) + op.stall
     return window.drained(), window.times
+
+
+def settable(one: Instruction) -> bool:
+    """Whether it is an FFMA of four registers that no condition and no barrier of its own binds."""
+    return (
+        is_plain_ffma(one)
+        and one.guard.always
+        and all(o.width == 1 for o in one.srcs)
+        and bool(one.dst)
+        and one.control.write_barrier is None
+        and one.control.read_barrier is None
+    )
+
+
+def with_flags(body: Sequence[Instruction], arch: int) -> list[Instruction]:
+    """Return a block's instructions with the flags of all that are `settable` set anew."""
+    free = [settable(one) for one in body]
+    meant = flagged([op_of(one, may, arch) for one, may in zip(body, free, strict=True)])
+    return [
+        edit(one, arch, reuse=(flags[0], flags[1], flags[2])) if may else one
+        for one, may, flags in zip(body, free, meant, strict=True)
+    ]

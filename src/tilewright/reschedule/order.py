@@ -16,9 +16,8 @@ import random
 from collections.abc import Sequence
 
 from tilewright.reschedule.dependencies import Block, dependencies
-from tilewright.reschedule.fetch import Flags, Op, cycles, flagged, op_of, slow
+from tilewright.reschedule.fetch import Flags, Op, cycles, flagged, op_of, settable, slow
 from tilewright.reschedule.hazards import released_at
-from tilewright.reschedule.reuse import settable
 from tilewright.sass.edit import edit
 from tilewright.sass.instruction import Instruction
 

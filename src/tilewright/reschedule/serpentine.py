@@ -25,9 +25,8 @@ from functools import cached_property
 from tilewright.reschedule.allocation import Allocator
 from tilewright.reschedule.control_fields import with_control_fields
 from tilewright.reschedule.dependencies import Block
-from tilewright.reschedule.fetch import cycles, flagged, op_of
+from tilewright.reschedule.fetch import cycles, flagged, op_of, with_flags
 from tilewright.reschedule.hazards import Entry, entry
-from tilewright.reschedule.reuse import with_flags
 from tilewright.reschedule.tile import Tile
 from tilewright.reschedule.webs import Webs, find_webs, registers_of
 from tilewright.sass.instruction import Instruction
