@@ -96,15 +96,12 @@ def lu_factor(
     live = _cuda_device(a, device)
     if live is not None:
         lu, pivots, zero = _on_device().factor_numpy(live, a)
-        if zero > 0:
-            raise _singular(zero - 1)
-        return lu, pivots.astype(np.intp)
-    factor = _lapack("getrf", a, device)
-    if factor is None:
+    elif (factor := _lapack("getrf", a, device)) is not None:
+        lu, pivots, zero = factor(a)  # as is said of getrf: the first zero pivot, counted from 1
+        zero = zero_pivot(lu, zero)
+    else:
         lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
         return lu, _factor(lu, 0, device)[0]
-    lu, pivots, zero = factor(a)  # as is said of getrf: the first zero pivot, counted from 1
-    zero = zero_pivot(lu, zero)
     if zero > 0:
         raise _singular(zero - 1)
     return lu, pivots.astype(np.intp)
