@@ -13,7 +13,7 @@ from enum import StrEnum
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision
 
-__all__ = ["Problem", "Trans", "transposes_of"]
+__all__ = ["Problem", "Trans", "pair_of", "transposes_of"]
 
 
 class Trans(StrEnum):
@@ -67,6 +67,20 @@ class Trans(StrEnum):
         if precision.is_complex or not self.conjugated:
             return self
         return Trans.of(self.transposed, False)
+
+
+def pair_of(text: str, letters: str = "NTC") -> tuple[Trans, Trans]:
+    """Return the operations of A and B that a pair such as ``NT`` names.
+
+    Raises
+    ------
+    ValueError
+        If it is not a pair of these letters.
+    """
+    pair = text.strip().upper()
+    if len(pair) != 2 or not set(pair) <= set(letters):
+        raise ValueError(f"trans={text!r} is not a pair of N, T and C; write NN, NT, TN or TT")
+    return Trans(pair[0]), Trans(pair[1])
 
 
 def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:

@@ -195,8 +195,8 @@ def test_launches_that_no_table_can_tell_are_refused_in_one_line(changes, portfo
     [
         (["--precision", "q"], "precision='q'"),
         (["--precision", "s,,d"], "precision='s,,d' has an empty part"),
-        (["--trans", "N"], "trans='N' is no pair"),
-        (["--trans", "NR"], "trans='NR' is no pair"),
+        (["--trans", "N"], "trans='N' is not a pair"),
+        (["--trans", "NR"], "trans='NR' is not a pair"),
         (["--format", "elf"], "format='elf' is unknown"),
         (["--device", "sm_52"], "arch="),
         (["--device", "sm_90a-nothing"], "has no kernels that were tuned here"),

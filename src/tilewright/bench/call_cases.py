@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.bench.sizes import number, pair_of
-from tilewright.problem import Trans
+from tilewright.bench.sizes import number
+from tilewright.problem import Trans, pair_of
 
 __all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "skinny_sides"]
 
@@ -70,7 +70,7 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
     if kind == "flat":
         sides = range(_FLAT[0], _FLAT[1] + 1, number(step) if step else _FLAT_STEP)
     named = trans or ("NN" if kind == "flat" else "NN,NT,TN,TT")
-    pairs = [(Trans(a), Trans(b)) for a, b in map(pair_of, named.split(","))]
+    pairs = [*map(pair_of, named.split(","))]
     if kind == "cliffs":  # the two side by side, so that both meet the same clock
         return [((n,) * 3, pair, "F") for at in _CLIFFS for pair in pairs for n in (at, at + 1)]
     return [((n,) * 3, pair, "F") for n in sides for pair in pairs]

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable
 
 from tilewright.precision import PRECISIONS, precision
-from tilewright.problem import Problem, transposes_of
+from tilewright.problem import Problem, pair_of, transposes_of
 
-__all__ = ["MOST", "number", "pair_of", "parse_cases", "parse_sizes", "problems_of"]
+__all__ = ["MOST", "number", "parse_cases", "parse_sizes", "problems_of"]
 
 # More problems than anybody waits for: a slip of the pen, such as 1:100000:1.
 MOST = 10_000
@@ -110,24 +110,10 @@ def parse_cases(precisions: str, trans: str) -> list[tuple[str, str, str]]:
     for letter in letters:
         row = precision(letter.strip())
         if trans == "all":
-            cases += [(row.letter, str(a), str(b)) for a, b in transposes_of(row)]
+            cases += [(row.letter, *pair) for pair in transposes_of(row)]
             continue
         cases += [(row.letter, *pair_of(pair)) for pair in trans.split(",")]
     return list(dict.fromkeys(cases))
-
-
-def pair_of(text: str) -> tuple[str, str]:
-    """Return the letters of A and B of a pair such as ``NT``.
-
-    Raises
-    ------
-    ValueError
-        If it is not a pair of N, T and C.
-    """
-    pair = text.strip().upper()
-    if len(pair) != 2 or not set(pair) <= set("NTC"):
-        raise ValueError(f"trans={text!r} is not a pair of N, T and C; write NN, NT, TN or TT")
-    return pair[0], pair[1]
 
 
 def problems_of(

@@ -80,8 +80,7 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show every limit of a problem on a device; the smallest is the bound."""
-    from tilewright.bench.sizes import pair_of
-    from tilewright.problem import Problem
+    from tilewright.problem import Problem, pair_of
     from tilewright.serve.bound import bound
     from tilewright.serve.find import device as find_device
     from tilewright.serve.find import numbers_of

@@ -229,7 +229,7 @@ def _filters(
     if precision is not None:
         filters["precision"] = precision
     if trans is not None:
-        from tilewright.bench.sizes import pair_of
+        from tilewright.problem import pair_of
 
         filters["trans"] = "".join(pair_of(trans))
     if stencil is not None:

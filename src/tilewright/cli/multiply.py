@@ -58,8 +58,8 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
-    from tilewright.bench.sizes import pair_of
     from tilewright.precision import precision as find_precision
+    from tilewright.problem import pair_of
     from tilewright.serve.gemm import gemm
 
     trans_a, trans_b = pair_of(trans)

@@ -54,8 +54,7 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
-    from tilewright.bench.sizes import pair_of
-    from tilewright.problem import Problem
+    from tilewright.problem import Problem, pair_of
     from tilewright.reschedule.levels import schedule_space
     from tilewright.reschedule.proofs import proved
 

@@ -100,10 +100,9 @@ def command(
         simulated(simulate, lessons or [], strategy=strategy, budget=budget, seed=seed, json=json)
         return
     from tilewright.backend import device as find_device
-    from tilewright.bench.sizes import pair_of
     from tilewright.microbench.peak import measured_peak
     from tilewright.portfolio.tuned import tune
-    from tilewright.problem import Problem
+    from tilewright.problem import Problem, pair_of
     from tilewright.tuning.alone import alone_on
 
     m, n, k = parse_size(size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.export.target import LETTERS
 from tilewright.precision import precision
-from tilewright.problem import Trans, transposes_of
+from tilewright.problem import Trans, pair_of, transposes_of
 from tilewright.stencil import Variant
 
 __all__ = ["variants_of"]
@@ -32,7 +32,7 @@ def variants_of(precisions: str, trans: str) -> list[Variant]:
     for letter in letters:
         of = precision(letter)
         every = ((Trans.T, Trans.N),) if of.reads_along_k else transposes_of(of)
-        for a, b in every if trans.lower() == "all" else _pairs(trans):
+        for a, b in every if trans.lower() == "all" else map(pair_of, _parts(trans, "trans")):
             variant = Variant(of, a.on(of), b.on(of))
             if of.reads_along_k and not all(variant.k_fast):
                 raise ValueError(
@@ -48,11 +48,3 @@ def _parts(text: str, name: str) -> list[str]:
     if not all(parts):
         raise ValueError(f"{name}={text!r} has an empty part; write letters with commas, or all")
     return parts
-
-
-def _pairs(text: str) -> list[tuple[Trans, Trans]]:
-    pairs = _parts(text, "trans")
-    for pair in pairs:
-        if len(pair) != 2 or any(letter not in "NTC" for letter in pair.upper()):
-            raise ValueError(f"trans={pair!r} is no pair of N, T and C; write NN, NT or all")
-    return [(Trans.parse(pair[0]), Trans.parse(pair[1])) for pair in pairs]

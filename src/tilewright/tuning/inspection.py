@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import Cubin, compile_cubin
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Problem, pair_of
 from tilewright.reschedule.compare import Comparison, compare
 from tilewright.reschedule.cubin import reschedule
 from tilewright.reschedule.levels import Level, baseline_and_level, schedule_space
@@ -123,9 +123,8 @@ def inspect_config(
     BackendError
         If NVRTC is not installed, or refuses the kernel; or the scheduler does.
     """
-    if len(trans) != 2 or any(letter not in tuple(Trans) for letter in trans):
-        raise ValueError(f"trans={trans!r} is not a pair of N, T and C; write NN, NT, TN or TT")
-    asked = Problem(1, 1, 1, precision, trans[0], trans[1])  # type: ignore[arg-type]
+    ops = pair_of(trans, "NTCR")  # a stored problem may have R
+    asked = Problem(1, 1, 1, precision, *ops)  # type: ignore[arg-type]
     variant = variant_of(asked, arithmetic)
     family = find_stencil(family_of(asked, arithmetic, stencil) or "portable")
     device = architecture_spec(arch)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from tilewright.precision import Precision, precision
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Problem, pair_of
 from tilewright.space.aliases import oldest
 from tilewright.stencil.stored import config_and_mode
 from tilewright.tuning.measurement import Measurement, Stage, Status
@@ -166,13 +166,10 @@ def measurement_of(row: sqlite3.Row) -> Measurement:
 
 def _transposes(pair: str, letter: str | None) -> dict[str, str]:
     """Return both operations of a letter pair, as problems of a precision store them."""
-    letters = str(pair).upper()
-    if len(letters) != 2 or any(one not in tuple(Trans) for one in letters):
-        raise ValueError(f"trans={pair!r} is not a pair of transposes; use letters such as NT")
-    operations = [Trans(one) for one in letters]
+    a, b = pair_of(str(pair), "NTCR")
     if letter is not None:
-        operations = [one.on(precision(letter)) for one in operations]
-    return {"trans_a": str(operations[0]), "trans_b": str(operations[1])}
+        a, b = a.on(precision(letter)), b.on(precision(letter))
+    return {"trans_a": str(a), "trans_b": str(b)}
 
 
 def _compact(value: object) -> str:
