@@ -106,8 +106,7 @@ def arrange(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> Arranged:
     op_a, op_b : Trans
         What is done to the matrices.
     """
-    _, m, n, k = shapes_of(a, b, c, op_a, op_b)
-    batch = c.shape[:-2]
+    (*batch, m, n), k = map(int, c.shape), int(a.shape[-2 if op_a.transposed else -1])
     found = _merged(list(zip(batch, *(_steps(x, len(batch)) for x in (a, b, c)), strict=True)))
     # Which of a matrix's dimensions is along m or n.
     side_a, side_b = int(op_a.transposed), int(not op_b.transposed)

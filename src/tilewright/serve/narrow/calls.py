@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from tilewright.backend import LaunchError, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation
+from tilewright.precision import PRECISIONS
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
@@ -59,7 +59,9 @@ class Call:
     triangle: Triangle | None = None
     invariant: bool = False  # whether bits do not depend on m
 
-    def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
+    def product(
+        self, a: Any, b: Any, c: Operand, alpha: Any, beta: Any, *, row_major: bool
+    ) -> Product:
         """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
         left = Matrix.of(*a, k_first=self.trans_a.transposed)
         right = Matrix.of(*b, k_first=not self.trans_b.transposed)
@@ -68,9 +70,7 @@ class Call:
             left, right = right, left
             triangle = None if triangle is None else triangle.exchanged()
         then = None if self.then is None else self.then.along(row_major=row_major)
-        return Product(
-            self.precision, self.alpha, self.beta, left, right, c, then, triangle, self.invariant
-        )
+        return Product(self.precision, alpha, beta, left, right, c, then, triangle, self.invariant)
 
 
 # -- arrays on a device ----------------------------------------------------------------
@@ -107,9 +107,11 @@ def on_arrays_device(
     live = device_at(views[0].ordinal)
     if not has_wgmma(live) or not all(map(_is_whole, views)):
         return None
-    batch, *_ = shapes_of(a, b, c, call.trans_a, call.trans_b)
-    shape, kind = (*batch, call.m, call.n), call.precision.result_name
-    target = views[2] if c is not None else library.new(views[0], shape, kind)
+    if c is None:
+        batch, *_ = shapes_of(a, b, c, call.trans_a, call.trans_b)
+        shape, kind = (*batch, call.m, call.n), call.precision.result_name
+        views.append(library.new(views[0], shape, kind))
+    target = views[2]
     found = arrange(views[0], views[1], target, call.trans_a, call.trans_b)
     placed = _placed(target, found.c, rows_first=call.invariant)
     if placed is None:
@@ -129,7 +131,8 @@ def on_arrays_device(
             bases, views[:2], (found.a, found.b), (1, 2), strict=True
         )
     )
-    product = _made_up(call).product(left, right, Operand(C, 0, result.ld), row_major=row_major)
+    made_up = Operand(C, 0, result.ld)
+    product = call.product(left, right, made_up, *_made_up(call), row_major=row_major)
     if not product.fits():
         return None
     plan = _planned(live, product, repeats)
@@ -147,14 +150,12 @@ def on_arrays_device(
     return target.array
 
 
-def _made_up(call: Call) -> Call:
-    """Return a call with the scalars that plans are laid out with."""
+def _made_up(call: Call) -> tuple[float, float]:
+    """Return the scalars that a call's plan is laid out with."""
     alpha, beta = ALPHA.real, BETA.real
     if call.triangle is not None and call.beta == 0:  # passes over a triangle depend on it
         beta = 0
-    if call.precision.is_whole:
-        return replace(call, alpha=int(alpha), beta=int(beta))
-    return replace(call, alpha=alpha, beta=beta)
+    return (int(alpha), int(beta)) if call.precision.is_whole else (alpha, beta)
 
 
 def _begins(view: View, which: int, repeats: tuple[Repeat, ...]) -> int:
@@ -213,7 +214,7 @@ def _remember(
         return  # overlap is looked for from the first element on
     a, b, c, asked = given
     whole = call.precision.is_whole
-    most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
+    most = 2.0**31 - 1 if whole else PRECISIONS["s"].largest
     target = views[2]
     where = getattr(target.array, "device", target.ordinal)
     trans = call.trans_a.value, call.trans_b.value
@@ -270,7 +271,8 @@ def on_host(
         left, right = upload(a), upload(b)
         # With beta = 0 nobody reads what it holds.
         memory = upload(made)[0]
-        product = call.product(left, right, Operand(memory, 0, call.n), row_major=True)
+        there = Operand(memory, 0, call.n)
+        product = call.product(left, right, there, call.alpha, call.beta, row_major=True)
         if not product.fits():
             return None
         for kernel, launch, arguments in steps(live, product, space):
