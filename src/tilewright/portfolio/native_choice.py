@@ -176,6 +176,7 @@ class NativeChoice:
         timed = any(len(one.costs) for one in rows)
         self._table = _Rows(self._kernels, len(rows), timed, None)
         self._place = _Place(multiprocessors, 1)
+        self._pointer = ctypes.pointer(self._table)
         self._from, self._here = ctypes.byref(self._table), ctypes.byref(self._place)
         self._at = [one.at for one in rows]
         self._kind = (
@@ -252,13 +253,13 @@ class NativeChoice:
         opened = self._core.tilewright_worth_a_look(*about, _DOUBLE(ns))
         if not opened:
             return False, False
-        tables = (ctypes.POINTER(_Rows) * _WAYS)(ctypes.pointer(self._table))
+        tables = (ctypes.POINTER(_Rows) * _WAYS)(self._pointer)
         for way in range(1, _WAYS):
             other = (
                 others(bool(way & _COPIED_A), bool(way & _COPIED_B)) if opened >> way & 1 else None
             )
             if other is not None:
-                tables[way] = ctypes.pointer(other._table)
+                tables[way] = other._pointer
         chosen = self._core.tilewright_chosen_way(tables, *about)
         return bool(chosen & _COPIED_A), bool(chosen & _COPIED_B)
 

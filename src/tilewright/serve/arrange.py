@@ -89,6 +89,8 @@ def shapes_of(
 
 def _broadcast(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...] | None:
     """Return the shape that two broadcast to; None where they do not."""
+    if not one and not other:  # as nearly all are
+        return ()
     length = max(len(one), len(other))
     x, y = ((1,) * (length - len(shape)) + tuple(shape) for shape in (one, other))
     if any(p != q and 1 not in (p, q) for p, q in zip(x, y, strict=True)):

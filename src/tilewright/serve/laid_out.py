@@ -243,14 +243,14 @@ class Layout:
 
     def _table(self, table: Table) -> None:
         """Lay out a table, whose addresses and maps are filled in where they are."""
-        from tilewright.backend.cuda.tensor_map import encoded
-
-        for piece in table.pieces():
+        pieces = list(table.pieces())
+        made = iter(self.encoded([one for one in pieces if isinstance(one, TensorMap)]))
+        for piece in pieces:
             place = len(self._places)
             if isinstance(piece, TensorMap):
                 self._map_of[place] = _MAP_HERE
                 self._addresses.append((place, int(piece.memory) + piece.offset))
-                raw = bytes(encoded(piece))
+                raw = next(made)
             else:
                 address, rest = piece
                 if address is not None:
@@ -258,6 +258,15 @@ class Layout:
                     rest = int(address).to_bytes(8, "little") + rest
                 raw = rest
             self._places += [raw[at : at + _PLACE_BYTES] for at in range(0, len(raw), _PLACE_BYTES)]
+
+    def encoded(self, maps: list[TensorMap]) -> list[bytes]:
+        """Return maps as the driver makes them, which it does in a context alone."""
+        if not maps:
+            return []
+        from tilewright.backend.cuda.tensor_map import encoded
+
+        with self._device.current():
+            return [bytes(encoded(one)) for one in maps]
 
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""

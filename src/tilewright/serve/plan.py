@@ -108,11 +108,10 @@ class Plan:
         self._device = device
         self._kernels = [kernel for kernel, _, _ in steps]  # stay loaded
         laid = Layout(device, space, begins, is_group=is_group)
-        with device.current():  # where tensor maps are made, and whose kernels these are
-            for kernel, launch, arguments in steps:
-                laid.add(kernel.handle, launch, arguments)
-            self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
-            self.native = _native(device, laid)
+        for kernel, launch, arguments in steps:
+            laid.add(kernel.handle, launch, arguments)
+        self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
+        self.native = _native(device, laid)
         if repeats:
             flat = (ctypes.c_int64 * (4 * len(repeats)))(*(x for one in repeats for x in one))
             native = ctypes.c_void_p(self.native)
@@ -217,15 +216,13 @@ def _words(value: Any) -> Any:
 
 def _native(device: Any, laid: Layout) -> int:
     """Return the address of the native plan that was laid out."""
-    from tilewright.backend.cuda.tensor_map import encoded
-
     it = laid.parts()
     many = len(it.places)
     made = core().tilewright_plan_new(
         ctypes.c_void_p(device.context),
         (NativeLaunch * len(it.launches))(*it.launches), len(it.launches),
         b"".join(it.places), (ctypes.c_int * many)(*it.map_of), many,
-        b"".join(bytes(encoded(one)) for one in it.maps), len(it.maps),
+        b"".join(laid.encoded(it.maps)), len(it.maps),
         it.patches, len(it.patches) // PATCH.size,
         ctypes.c_uint64(laid.zero_bytes), ctypes.c_uint64(laid.scratch_bytes),
     )  # fmt: skip

@@ -19,6 +19,9 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
     ``run(request, device)`` multiplies.
     """
     given = [x for x in (a, b, c) if x is not None]
+    found = adapter_on_cuda(*given)
+    if found is not None:
+        return found
     refuse_masked(*given)
     if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
         from tilewright.serve.arrays.double_double.adapter import double_double_arrays
@@ -32,9 +35,6 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
         from tilewright.serve.arrays import pyopencl as on_pyopencl
 
         return on_pyopencl
-    found = adapter_on_cuda(*given)
-    if found is not None:
-        return found
     if all(hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray) for x in given):
         from tilewright.serve.arrays.dlpack import DLPackArrays
 
