@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
@@ -24,7 +25,7 @@ class _Adapted:
     def __init__(self, module: Any) -> None:
         self.module = module
 
-    @property
+    @cached_property
     def _adapter(self) -> Any:
         return import_module(f"tilewright.serve.arrays.{self.name}")
 
