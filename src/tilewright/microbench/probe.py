@@ -223,12 +223,11 @@ def probe_toml(device: LiveDevice, results: Results, about: str) -> str:
 
 def _of_architecture(device: LiveDevice) -> list[Quantity]:
     """Return what every NVIDIA architecture since Volta has in common."""
-    arch = str(getattr(device, "arch", ""))
-    digits = "".join(c for c in arch.removeprefix("sm_") if c.isdigit())
-    if device.backend != "cuda" or not digits or int(digits) < 70:
+    capability = device.spec.compute_capability or 0
+    if device.backend != "cuda" or capability < 70:
         return []
     values = {"schedulers": 4, "issue_lanes": 128, "shared_load_lanes": 32,
-              "async_copy": int(int(digits) >= 80)}  # fmt: skip
+              "async_copy": int(capability >= 80)}  # fmt: skip
     return [Quantity(name, value, QUANTITIES[name][0], _GUIDE) for name, value in values.items()]
 
 

@@ -17,10 +17,10 @@ from tilewright.serve.double_double import DoubleDouble
 from tilewright.stencil import Launch
 
 
-def device(arch):
+def device(capability):
     return SimpleNamespace(
-        id="cuda:0", arch=arch, context=0, current=contextlib.nullcontext,
-        spec=SimpleNamespace(multiprocessors=4),
+        id="cuda:0", context=0, current=contextlib.nullcontext,
+        spec=SimpleNamespace(multiprocessors=4, compute_capability=capability),
     )  # fmt: skip
 
 
@@ -46,14 +46,14 @@ def test_a_second_function_follows_with_the_same_arguments(monkeypatch):
 
     monkeypatch.setattr("tilewright.backend.cuda.launch._calls", lambda: (start, lambda at: 0))
     launch = Launch((9, 1), (32, 1), second_blocks=4, second_threads=256)
-    PreparedLaunch(device("sm_90a"), 1, launch, (), 0, 0, 2)._start(0)
+    PreparedLaunch(device(90), 1, launch, (), 0, 0, 2)._start(0)
     first, second = started
     assert first[:4] == (1, 9, 32, 0)
     assert second[:4] == (2, 36, 256, 1)
     assert first[4] is second[4]
     started.clear()
     alone = replace(launch, second_blocks=0)
-    PreparedLaunch(device("sm_90a"), 1, alone, (), 0, 0, 2)._start(0)
+    PreparedLaunch(device(90), 1, alone, (), 0, 0, 2)._start(0)
     assert [one[0] for one in started] == [1]
 
 
@@ -77,15 +77,15 @@ def test_a_captured_stream_is_asked_for_no_number(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arch", "early", "told"),
-    [("sm_90a", True, True), ("sm_100", True, True), ("sm_80", True, False),
-     ("sm_90a", False, False)],
+    ("capability", "early", "told"),
+    [(90, True, True), (100, True, True), (80, True, False),
+     (90, False, False)],
 )  # fmt: skip
-def test_a_launch_may_begin_early_where_the_device_can(monkeypatch, arch, early, told):
+def test_a_launch_may_begin_early_where_the_device_can(monkeypatch, capability, early, told):
     """CUlaunchAttribute: its number, padding to 8 bytes, and 64 bytes of value."""
     calls = (lambda *_: 0, lambda at: 0)
     monkeypatch.setattr("tilewright.backend.cuda.launch._calls", lambda: calls)
-    prepared = PreparedLaunch(device(arch), 1, Launch((9, 1), (32, 1), early=early), ())
+    prepared = PreparedLaunch(device(capability), 1, Launch((9, 1), (32, 1), early=early), ())
     config = prepared._starts[0].config
     assert config.attribute_count == told
     if told:

@@ -114,17 +114,12 @@ def _calls() -> tuple[Any, Any]:
     return found.cuLaunchKernelEx, found.cuCtxGetCurrent
 
 
-def _number_of(arch: str) -> int:
-    """Return 90 for "sm_90a"."""
-    return int(arch.removeprefix("sm_").rstrip("af"))
-
-
 class _Start:
     """A function with its grid and block as the driver wants them."""
 
     def __init__(self, device: Any, function: int, launch: Launch, shared_bytes: int = 0) -> None:
         self.config = _Config(*launch.grid, launch.batch, *launch.block, 1, shared_bytes)
-        if launch.early and _number_of(device.arch) >= _EARLY_FROM:
+        if launch.early and (device.spec.compute_capability or 0) >= _EARLY_FROM:
             self._attribute = _Attribute(_EARLY, 0, (ctypes.c_uint * 16)(1))
             self.config.attributes = ctypes.addressof(self._attribute)
             self.config.attribute_count = 1
