@@ -121,12 +121,22 @@ def parallel_split_k_sums(precision: Precision) -> tuple[Constraint, ...]:
     )
 
 
-def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
-    """Return the constraints that all threads of a block copy as much of each tile."""
+def copied_evenly(
+    k_fast: tuple[bool, bool], even: Quantity, threads: Quantity
+) -> tuple[Constraint, ...]:
+    """Return the constraints that all threads of a block copy as much of each tile.
+
+    `even` is told whether an operand runs along k, its `side` of a block, and `number`, threads.
+    """
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
-    return (
-        Constraint("A is copied evenly", a, reason, "divisibility"),
-        Constraint("B is copied evenly", b, reason, "divisibility"),
+    sides: tuple[Quantity, Quantity] = (lambda block_m: block_m, lambda block_n: block_n)
+    evenly = (
+        composed(functools.partial(even, along_k), side=side, number=threads)
+        for side, along_k in zip(sides, k_fast, strict=True)
+    )
+    return tuple(
+        Constraint(f"{name} is copied evenly", each, reason, "divisibility")
+        for name, each in zip("AB", evenly, strict=True)
     )
 
 

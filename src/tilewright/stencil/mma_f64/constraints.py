@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Constraint, composed
+from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
-    cp_async_alone,
     one_way_to_share,
     parallel_split_k_sums,
     registers_of_a_thread,
@@ -22,7 +21,6 @@ from tilewright.stencil.asynchronous.constraints import (
     rows_along_side,
     schedulers,
     sliced_k,
-    staged_results,
     tma_or_sliced_k,
     tma_since,
     tree_reductions,
@@ -43,7 +41,7 @@ from tilewright.stencil.mma_f64.resources import (
     threads,
 )
 
-__all__ = ["constraints", "mode_constraints"]
+__all__ = ["constraints", "scalar_copies", "threads"]
 
 # Instructions of 16 rows came with this compute capability, times ten.
 TALL_SINCE = 90
@@ -64,16 +62,9 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     )
 
 
-def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
-    """Return by launch mode what a point of the space needs to be compiled in it.
-
-    A mode is missing that no operand of the variant asks for.
-    """
-    found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
-    if variant.precision.element_bytes < CHUNK_BYTES:
-        found["staged"] = staged_results(variant.precision, threads)
-        found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
-    return found
+def scalar_copies(variant: Variant) -> tuple[Constraint, ...]:
+    """Return what scalar copies need."""
+    return _copied_evenly(variant, scalar=True)
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
@@ -123,7 +114,6 @@ def _whole_instructions(precision: Precision) -> Constraint:
 
 def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     """Return the constraints that all threads of a block copy as much of each tile."""
-    along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
 
     def even(
@@ -147,10 +137,7 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
         swizzled = (abreast % 8 == 0) & (abreast & (abreast - 1) == 0) & (abreast > 0)
         return boxed | (swizzled & (side % np.maximum(abreast, 1) == 0))
 
-    return copied_evenly(
-        composed(functools.partial(even, along_a), side=lambda block_m: block_m, number=threads),
-        composed(functools.partial(even, along_b), side=lambda block_n: block_n, number=threads),
-    )
+    return copied_evenly(variant.k_fast, even, threads)
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:

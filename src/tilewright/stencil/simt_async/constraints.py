@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
-    cp_async_alone,
     one_way_to_share,
     parallel_split_k_sums,
     registers_of_a_thread,
@@ -22,7 +21,6 @@ from tilewright.stencil.asynchronous.constraints import (
     rows_along_side,
     schedulers,
     sliced_k,
-    staged_results,
     tma_or_sliced_k,
     tma_since,
     tree_reductions,
@@ -40,7 +38,7 @@ from tilewright.stencil.simt_async.resources import (
 )
 from tilewright.stencil.simt_async.tma import MOST_BOX, box_words
 
-__all__ = ["constraints", "mode_constraints"]
+__all__ = ["constraints", "scalar_copies", "threads"]
 
 # The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
 _SETTLE_STEPS = 32
@@ -58,18 +56,9 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     )
 
 
-def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
-    """Return by launch mode what a point of the space needs to be compiled in it.
-
-    A mode is missing that no operand of the variant asks for.
-    """
-    size = variant.precision.element_bytes
-    found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
-    if size < CHUNK_BYTES:
-        found["staged"] = staged_results(variant.precision, threads)
-        if not all(variant.k_fast):  # along k copies are of single elements anyway
-            found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
-    return found
+def scalar_copies(variant: Variant) -> tuple[Constraint, ...]:
+    """Return what scalar copies need; nothing along k, where all copies are of single elements."""
+    return () if all(variant.k_fast) else _copied_evenly(variant, scalar=True)
 
 
 def _shapes(precision: Precision) -> tuple[Constraint, ...]:
@@ -122,12 +111,8 @@ def _settled(precision: Precision) -> tuple[Constraint, ...]:
 
 def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     """Return the constraints that all threads of a block copy as much of each tile."""
-    along_a, along_b = variant.k_fast
     even = functools.partial(_even, variant.precision, scalar)
-    return copied_evenly(
-        composed(functools.partial(even, along_a), side=lambda block_m: block_m, number=threads),
-        composed(functools.partial(even, along_b), side=lambda block_n: block_n, number=threads),
-    )
+    return copied_evenly(variant.k_fast, even, threads)
 
 
 def _runs(variant: Variant) -> Constraint:

@@ -153,9 +153,18 @@ class SimtAsync(Stencil):
         )
 
     def mode_constraints(self, variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
-        """Return by launch mode what a point of the space needs to be compiled in it."""
-        found: Mapping[str, tuple[Constraint, ...]]
-        found = self._beside("constraints").mode_constraints(variant)
+        """Return by launch mode what a point of the space needs to be compiled in it.
+
+        A mode is missing that no operand of the variant asks for.
+        """
+        from tilewright.stencil.asynchronous.constraints import cp_async_alone, staged_results
+
+        rules = self._beside("constraints")
+        found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
+        if variant.precision.element_bytes < CHUNK_BYTES:
+            found["staged"] = staged_results(variant.precision, rules.threads)
+            if scalar := rules.scalar_copies(variant):
+                found["scalar"] = (*scalar, cp_async_alone())
         return found
 
     def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
