@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.space import Config, Parameter, Value
@@ -14,7 +16,7 @@ from tilewright.text import install_hint
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STRATEGIES", "Background", "Lesson", "Points", "Strategy", "needs"]
+__all__ = ["STRATEGIES", "Background", "Fixed", "Lesson", "Points", "Strategy", "needs"]
 
 
 def needs(package: str, what: str) -> None:
@@ -135,6 +137,26 @@ class Strategy(ABC):
     @abstractmethod
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn a config's time; None means that it failed."""
+
+
+class Fixed(Strategy):
+    """A strategy that learns nothing: starting points, and all others in an order of its own."""
+
+    @abstractmethod
+    def order(self) -> Iterator[Config]:
+        """Yield all points, each once."""
+
+    @cached_property
+    def _left(self) -> Iterator[Config]:
+        first = dict.fromkeys(self.start)
+        return chain(first, (config for config in self.order() if config not in first))
+
+    def propose(self) -> Config | None:
+        """Return the next point."""
+        return next(self._left, None)
+
+    def observe(self, config: Config, seconds: float | None) -> None:
+        """Learn nothing."""
 
 
 STRATEGIES: dict[str, Callable[[Points, int, Sequence[Config]], Strategy]] = {}

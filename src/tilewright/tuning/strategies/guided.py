@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Background, Points, Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Background, Fixed, Points, Strategy
 from tilewright.tuning.strategies.sampled import draws
 
 __all__ = ["Drawing", "Guided"]
@@ -44,22 +44,12 @@ class Drawing(Strategy):
         return next((config for config in self._draws if config not in self._proposed), None)
 
 
-class Guided(Drawing):
+class Guided(Fixed):
     """Rank points by `Background.forecast`; where there is none, draw them."""
 
-    @cached_property
-    def _draws(self) -> Iterator[Config]:
-        return chain(self.start, super()._draws)
-
-    def propose(self) -> Config | None:
-        """Return a starting point, or the best that was not proposed."""
-        found = self._draw()
-        if found is not None:
-            self._proposed.add(found)
-        return found
-
-    def observe(self, config: Config, seconds: float | None) -> None:
-        """Learn nothing: the model knows no times."""
+    def order(self) -> Iterator[Config]:
+        """Yield the best first."""
+        return ranked(self.space, self.seed, self.background)
 
 
 STRATEGIES["guided"] = Guided

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 
 from tilewright.space import Config
-from tilewright.tuning.strategies.base import STRATEGIES, Points, Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Fixed, Points
 
 __all__ = ["Sampled", "draws"]
 
@@ -30,23 +30,12 @@ def draws(space: Points, seed: int) -> Iterator[Config]:
             return
 
 
-class Sampled(Strategy):
+class Sampled(Fixed):
     """Try points drawn uniformly: the yardstick that a cleverer strategy must beat."""
 
-    def __init__(self, space: Points, seed: int, start: Sequence[Config]) -> None:
-        super().__init__(space, seed, start)
-        self._waiting = list(reversed(self.start))
-        self._draws = draws(space, seed)
-
-    def propose(self) -> Config | None:
-        """Return a starting point or the next draw."""
-        if self._waiting:
-            return self._waiting.pop()
-        first = set(self.start)
-        return next((config for config in self._draws if config not in first), None)
-
-    def observe(self, config: Config, seconds: float | None) -> None:
-        """Learn nothing: draws are independent."""
+    def order(self) -> Iterator[Config]:
+        """Yield draws."""
+        return draws(self.space, self.seed)
 
 
 STRATEGIES["random"] = Sampled
