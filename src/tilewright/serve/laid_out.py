@@ -205,11 +205,7 @@ class Layout:
         if arguments and isinstance(arguments[-1], Table):
             self._places += [_UPPER + _UPPER] * (-(len(self._places) + many - 1) % _TABLE_PLACES)
         first = len(self._places)
-        for value in arguments:
-            if type(value) is np.int64:  # most are sizes, and never scalars
-                self._places.append(_WHOLE.pack(value))
-            else:
-                self._put(value)
+        self._put(arguments)
         self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
         if second is not None:
             self._start(loaded.second, second, 0, first, many)
@@ -220,26 +216,28 @@ class Layout:
         made = NativeLaunch(function, *grid, *launch.block, shared, early, first, many)
         self._launches.append(made)
 
-    def _put(self, value: Any) -> None:
-        """Lay out an argument."""
-        place = len(self._places)
-        if isinstance(value, np.generic):
-            self._scalar(place, value)
-            self._places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
-        elif isinstance(value, TensorMap):
-            self._map_of[place] = len(self._maps)
-            self._maps.append(value)
-            self._addresses.append((place, int(value.memory) + value.offset))
-            self._places.append(_UPPER + _UPPER)
-        elif isinstance(value, Table):
-            self._table(value)
-            return
-        else:
-            address = int(value or 0)
-            if address:
-                self._addresses.append((place, address))
-            self._places.append(address.to_bytes(_PLACE_BYTES, "little"))
-        assert len(self._places[-1]) == _PLACE_BYTES, value
+    def _put(self, arguments: tuple[Any, ...]) -> None:
+        """Lay out a launch's arguments."""
+        places = self._places
+        for value in arguments:
+            if type(value) is np.int64:  # most are sizes, and never scalars
+                places.append(_WHOLE.pack(value))
+            elif isinstance(value, np.generic):
+                self._scalar(len(places), value)
+                assert value.nbytes <= _PLACE_BYTES, value
+                places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
+            elif isinstance(value, TensorMap):
+                self._map_of[len(places)] = len(self._maps)
+                self._maps.append(value)
+                self._addresses.append((len(places), int(value.memory) + value.offset))
+                places.append(_UPPER + _UPPER)
+            elif isinstance(value, Table):
+                self._table(value)
+            else:
+                address = int(value or 0)
+                if address:
+                    self._addresses.append((len(places), address))
+                places.append(address.to_bytes(_PLACE_BYTES, "little"))
 
     def _table(self, table: Table) -> None:
         """Lay out a table, whose addresses and maps are filled in where they are."""

@@ -8,6 +8,7 @@ layouts.
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,7 +19,7 @@ import numpy as np
 from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.core import needed_library
 from tilewright.serve.arrange import Repeat
-from tilewright.serve.laid_out import PATCH, VECTORS, Layout, NativeLaunch, Space
+from tilewright.serve.laid_out import PATCH, VECTORS, Layout, Space
 from tilewright.serve.steps import Step
 
 __all__ = ["Plan", "WorkspaceError", "call_of", "core"]
@@ -220,8 +221,8 @@ def _native(device: Any, laid: Layout) -> int:
     many = len(it.places)
     made = core().tilewright_plan_new(
         ctypes.c_void_p(device.context),
-        (NativeLaunch * len(it.launches))(*it.launches), len(it.launches),
-        b"".join(it.places), (ctypes.c_int * many)(*it.map_of), many,
+        b"".join(it.launches), len(it.launches),
+        b"".join(it.places), struct.pack(f"{many}i", *it.map_of), many,
         b"".join(laid.encoded(it.maps)), len(it.maps),
         it.patches, len(it.patches) // PATCH.size,
         ctypes.c_uint64(laid.zero_bytes), ctypes.c_uint64(laid.scratch_bytes),

@@ -125,9 +125,10 @@ class Chain:
     def _step(self, source: Source, launch: Launch, arguments: tuple[Any, ...]) -> Step:
         return kernel_of(self.live, source), launch, arguments
 
-    def _matrices(self, of: Operands) -> tuple[Any, ...]:
-        """Return the arguments of either pass that tell it where operands are."""
-        placed: list[Any] = []
+    @cached_property
+    def _matrices(self) -> tuple[Any, ...]:
+        """The arguments of either pass that tell it where operands are."""
+        placed, of = list[Any](), self._operands
         for stored, x in zip((of.a, of.b), (self.call.a, self.call.b), strict=True):
             placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
         return *placed, _i(of.first_b)
@@ -137,7 +138,7 @@ class Chain:
         of = self._operands
         words = of.words_of_counts if guarded else 0
         arguments = (
-            *self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words), *self._steps,
+            *self._matrices, self._tops(), self._sides(), _i(of.sides), _i(words), *self._steps,
         )  # fmt: skip
         return self._step(Sources(self.live.dialect).largest(of), of.launch, arguments)
 
@@ -172,7 +173,7 @@ class Chain:
         )
         parts = [self._parts(scheme, which) for which in (0, 1)]
         arguments = (
-            *self._matrices(of),
+            *self._matrices,
             *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
             self._tops(), self._sides(), _i(of.sides), *guard, *self._steps,
         )  # fmt: skip
