@@ -172,7 +172,7 @@ def _native(table: Held, variant: Variant, spec: DeviceSpec, form: int) -> Nativ
         named, compiled = table.portfolios[at].names(spec), table.compiled[form][at].tolist()
         costs = [] if table.model is None else table.model.costs[at].tolist()
         rows.append(Row(at, table.kernels[at], costs, compiled, table.own[at], named))
-    return native_choice(rows, variant, spec.multiprocessors)
+    return native_choice(rows, variant, spec.multiprocessors, spec.memory_bytes or 0)
 
 
 def _is_current(kernel: PortfolioKernel) -> bool:

@@ -140,7 +140,7 @@ def fits_tables(geometry: Geometry) -> bool:
 
 
 def native_choice(
-    rows: Sequence[Row], variant: Variant, multiprocessors: int
+    rows: Sequence[Row], variant: Variant, multiprocessors: int, memory_bytes: int
 ) -> NativeChoice | None:
     """Return the core's choice among some kernels.
 
@@ -152,7 +152,7 @@ def native_choice(
         In the order in which ties are decided.
     variant : Variant
         Of the problems.
-    multiprocessors : int
+    multiprocessors, memory_bytes : int
         Of the device.
     """
     core = library()
@@ -162,22 +162,21 @@ def native_choice(
         return None
     if any(max(sizes) >= _MOST_SIZE for one in rows for sizes in one.kernel.won):
         return None
-    return NativeChoice(core, rows, variant, multiprocessors)
+    return NativeChoice(core, rows, variant, _Place(multiprocessors, 1, memory_bytes))
 
 
 class NativeChoice:
     """A table of kernels, and the core's choice among them; see `native_choice`."""
 
     def __init__(
-        self, core: ctypes.PyDLL, rows: Sequence[Row], variant: Variant, multiprocessors: int
+        self, core: ctypes.PyDLL, rows: Sequence[Row], variant: Variant, place: _Place
     ) -> None:
         self._core, self._choose = core, core.tilewright_chosen
         self._kernels = (_Kernel * len(rows))(*map(_kernel, rows))  # Kept: the table points there.
         timed = any(len(one.costs) for one in rows)
         self._table = _Rows(self._kernels, len(rows), timed, None)
-        self._place = _Place(multiprocessors, 1)
         self._pointer = ctypes.pointer(self._table)
-        self._from, self._here = ctypes.byref(self._table), ctypes.byref(self._place)
+        self._from, self._here = ctypes.byref(self._table), ctypes.byref(place)
         self._at = [one.at for one in rows]
         self._kind = (
             variant.precision.element_bytes,
@@ -224,7 +223,6 @@ class NativeChoice:
         aligned: tuple[bool, bool],
         ns: float,
         copying: Copying,
-        memory_bytes: int,
     ) -> tuple[bool, bool]:
         """Return whether A and B of a problem are copied first, because that is faster.
 
@@ -241,14 +239,10 @@ class NativeChoice:
             Nanoseconds that are expected without copies: what is chosen for the problem has them.
         copying : Copying
             How long passes take.
-        memory_bytes : int
-            Of the device.
         """
-        place = _Place(self._place.multiprocessors, self._place.is_, memory_bytes)
         cost = _Copying(copying.begin_ns, copying.bytes_per_ns)
         about = (
-            ctypes.byref(self._asked(p, all(aligned))), *aligned,
-            ctypes.byref(place), ctypes.byref(cost),
+            ctypes.byref(self._asked(p, all(aligned))), *aligned, self._here, ctypes.byref(cost),
         )  # fmt: skip
         opened = self._core.tilewright_worth_a_look(*about, _DOUBLE(ns))
         if not opened:

@@ -57,8 +57,7 @@ _SLOTS = {A: 0, B: 1, C: 2, REPORT: 3}
 _SCRATCH = 4
 _SCALARS = {ALPHA.real: 5, ALPHA.imag: 6, BETA.real: 7, BETA.imag: 8}
 _SLOTS |= {at: 9 + number for number, at in enumerate(VECTORS)}
-_TYPES = {"f4": 0, "f8": 1, "i4": 3}
-_PAIR = 2
+_TYPES: dict[type, int] = {np.float32: 0, np.float64: 1, np.void: 2, np.int32: 3}
 
 # Pieces of a workspace are aligned as allocators align arrays, so that kernels serve them alike.
 _ALIGNMENT = 256
@@ -268,11 +267,9 @@ class Layout:
 
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""
-        pair = isinstance(value, np.void)
-        kind = _SCALARS.get(float(value["hi"]) if pair else value.item())
-        if kind is None:
-            return
-        type_of = _PAIR if pair else _TYPES.get(value.dtype.str[1:])
+        pair = type(value) is np.void  # of which the high word is made up
+        kind = _SCALARS.get((value["hi"] if pair else value).item())
+        type_of = None if kind is None else _TYPES.get(type(value))
         if type_of is not None:
             self._scalars.append(PATCH.pack(place, kind, type_of, 0, 0))
 

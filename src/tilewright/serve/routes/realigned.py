@@ -154,8 +154,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
         ops = map(_read, (problem.trans_a, problem.trans_b), of(*copied))
         return _native(device, Variant(problem.precision, *ops))
 
-    memory = device.spec.memory_bytes or 0
-    return _way(problem, *of(*native.copied(other, problem, aligned, ns, known, memory)), aligned)
+    return _way(problem, *of(*native.copied(other, problem, aligned, ns, known)), aligned)
 
 
 def _native(device: Served, variant: Variant) -> NativeChoice | None:
