@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.problem import Trans
-from tilewright.serve.layout import Strided, layout_of, operation
+from tilewright.serve.layout import layout_of, operation
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tilewright.serve.layout import Strided, layout_of, operation
     ],
 )
 def test_layouts(shape, strides, expected):
-    assert layout_of(Strided(shape, strides)) == expected
+    assert layout_of(shape, strides) == expected
 
 
 @given(

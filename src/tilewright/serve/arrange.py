@@ -191,4 +191,4 @@ def _is_taken(x: Strided, size: int) -> bool:
     down, across = x.strides
     if down % size or across % size:
         return False
-    return layout_of(Strided(x.shape, (down // size, across // size))) is not None
+    return layout_of(x.shape, (down // size, across // size)) is not None

@@ -41,19 +41,21 @@ def _column_major(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return across if across >= max(1, rows) else None
 
 
-def layout_of(array: Strided, *, rows_first: bool = False) -> tuple[bool, int] | None:
-    """Return whether an array is row-major, and its leading dimension.
+def layout_of(
+    shape: Sequence[int], strides: Sequence[int], *, rows_first: bool = False
+) -> tuple[bool, int] | None:
+    """Return whether an array is row-major, and its leading dimension; strides are in elements.
 
     One that is column-major as well counts as that, or, with `rows_first`, as row-major.
 
     None means that BLAS could not take the array: neither axis has unit stride, a stride
     is negative or zero, or columns overlap.
     """
-    if 0 in array.shape:  # nothing is read; NumPy gives such arrays any strides
-        return False, max(1, array.shape[0])
+    if 0 in shape:  # nothing is read; NumPy gives such arrays any strides
+        return False, max(1, shape[0])
     for row_major in (rows_first, not rows_first):
         order = -1 if row_major else 1
-        ld = _column_major(array.shape[::order], array.strides[::order])
+        ld = _column_major(shape[::order], strides[::order])
         if ld is not None:
             return row_major, ld
     return None

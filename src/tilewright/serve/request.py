@@ -10,7 +10,7 @@ from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.arrange import Arranged, Repeat, arrange
-from tilewright.serve.layout import Strided, layout_of, operation
+from tilewright.serve.layout import layout_of, operation
 from tilewright.serve.routes.residues.options import PLAIN, Residues
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def strided(
     shape: Any, strides: Any, itemsize: int, *, rows_first: bool = False
 ) -> tuple[bool, int] | None:
     """Return `layout_of` for byte strides; None if they are no multiples of an element."""
-    (rows, columns), (down, right) = shape, strides
+    down, right = strides
     if down % itemsize or right % itemsize:
         return None
-    found = Strided((rows, columns), (down // itemsize, right // itemsize))
-    return layout_of(found, rows_first=rows_first)
+    return layout_of(shape, (down // itemsize, right // itemsize), rows_first=rows_first)
