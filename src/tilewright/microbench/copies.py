@@ -129,11 +129,6 @@ class Pattern:
         """Rows of device memory that a warp reads."""
         return self.rows * (_COPIES if self.side_by_side else 1)
 
-    @property
-    def trip_bytes(self) -> int:
-        """How far a trip moves along its rows."""
-        return self.run_bytes * (1 if self.side_by_side else _COPIES)
-
     def line_pairs(self) -> float:
         """Return the pairs of a line of the caches and one of shared memory that a copy meets.
 
@@ -165,7 +160,7 @@ class Pattern:
             "THREADS": _LANES * _WARPS,
             "WARP_BYTES": _WARP_BYTES,
             "WARP_ROWS": self.warp_rows,
-            "TRIP": self.trip_bytes,
+            "TRIP": self.run_bytes * (1 if self.side_by_side else _COPIES),
             "PLACES": _PLACES,
         }
         shared = _WARPS * _WARP_BYTES

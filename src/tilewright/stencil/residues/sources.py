@@ -59,12 +59,10 @@ MOST_K = 2**22
 _LOW_ROUNDING = 1 - 2.0**-7
 
 
-def decision_words(of: Moduli) -> int:
-    """Return the ints of a decision with its table."""
-    return REPORT_WORDS + 2 * of.planes * len(of.numbers)
-
-
-DECISION_WORDS = max(map(decision_words, (REAL, COMPLEX, COMPLEX_PAIR)))
+# The ints of a decision with its table.
+DECISION_WORDS = REPORT_WORDS + 2 * max(
+    of.planes * len(of.numbers) for of in (REAL, COMPLEX, COMPLEX_PAIR)
+)
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,6 @@ class TensorRung:
         return self.constants.get("cluster_m", 1)
 
     @property
-    def box_b(self) -> int:
-        """Rows of B that a block copies at a time."""
-        return self.constants["block_n"] // self.cluster
-
-    @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         rows = self.constants["block_m"] + self.constants["block_n"]
@@ -121,7 +116,8 @@ class TensorRung:
             TensorMap(memory, 0, _ELEMENT, (k, rows), (ld * _ELEMENT_BYTES,),
                       (_BLOCK_K, box), _SWIZZLE)
             for memory, rows, ld, box in (
-                (a, m, lda, self.constants["block_m"]), (b, n, ldb, self.box_b)
+                (a, m, lda, self.constants["block_m"]),
+                (b, n, ldb, self.constants["block_n"] // self.cluster),
             )
         ]  # fmt: skip
         return (*(np.int64(size) for size in sizes), *maps, c, np.int64(ldc))

@@ -182,10 +182,6 @@ class Chain:
         launch = of.small_launch(self.live.spec.multiprocessors)
         return self._step(source, launch, (*arguments, only_if[1]))
 
-    def before_products(self, scheme: Scheme) -> list[Step]:
-        """Return the passes that split both operands into a named scheme's parts."""
-        return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
-
     def products(self, scheme: Scheme, run_if: Any, wanted: int) -> Iterator[Step]:
         """Yield the launches that multiply parts, piece by piece of k.
 
@@ -249,7 +245,9 @@ class Chain:
         scheme = SCHEMES.get(self.arithmetic)
         if scheme is not None:
             return [
-                *self.before_products(scheme),
+                *self.first,
+                self._largest(guarded=False),
+                self._split(scheme, "of tops"),
                 *self.products(scheme, self.scratch.zero, 0),
             ]
         few, many = SCHEMES[ROUTES[1]], SCHEMES[ROUTES[2]]
