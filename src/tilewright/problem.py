@@ -167,8 +167,8 @@ class Problem:
             if type(values[name]) is not int or values[name] < 0:  # as hardly any are
                 values[name] = _size(name, values[name])
         m, n, k = self.m, self.n, self.k
-        columns_a, rows_a = (m, k) if self.trans_a.transposed else (k, m)
-        columns_b, rows_b = (k, n) if self.trans_b.transposed else (n, k)
+        rows_a = k if self.trans_a.transposed else m
+        rows_b = n if self.trans_b.transposed else k
         for name, rows in (("lda", rows_a), ("ldb", rows_b), ("ldc", m)):
             if values[name] < (rows or 1):
                 values[name] = _leading(name, values[name], rows)
@@ -178,8 +178,7 @@ class Problem:
         values["batch"] = _batch(self.batch)
         if self.step_c == 0:
             raise ValueError("step_c=0 stores all products of the batch in one matrix; give a step")
-        whole = self.lda * columns_a, self.ldb * columns_b, self.ldc * n
-        for name, step in zip(("step_a", "step_b", "step_c"), whole, strict=True):
+        for name, step in zip(("step_a", "step_b", "step_c"), self.stored, strict=True):
             if values[name] is None:
                 values[name] = step
 
@@ -194,6 +193,13 @@ class Problem:
         many_a, many_b = (self.batch if step else 1 for step in (self.step_a, self.step_b))
         a, b, c = self.m * self.k, self.k * self.n, self.m * self.n
         return a * many_a, b * many_b, c * self.batch
+
+    @property
+    def stored(self) -> tuple[int, int, int]:
+        """Elements of A, B and C of one product, with the gaps between their columns."""
+        columns_a = self.m if self.trans_a.transposed else self.k
+        columns_b = self.k if self.trans_b.transposed else self.n
+        return self.lda * columns_a, self.ldb * columns_b, self.ldc * self.n
 
     @property
     def one(self) -> Problem:

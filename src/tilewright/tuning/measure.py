@@ -81,22 +81,18 @@ class Workload:
         self._own = memory is None
         self.busy_ns = 0
         rng = np.random.default_rng(0)
-        columns = {
-            "a": problem.m if problem.trans_a.transposed else problem.k,
-            "b": problem.k if problem.trans_b.transposed else problem.n,
-            "c": problem.n,
-        }
-        leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-        self.elements = {name: leading[name] * columns[name] for name in columns}
-        of = problem.precision
-        self.elements["c"] = -(-self.elements["c"] * of.result_bytes // of.element_bytes)
+        (a, b, c), of = problem.stored, problem.precision
+        self.elements = {"a": a, "b": b, "c": -(-c * of.result_bytes // of.element_bytes)}
         if self._own:
             with span("random matrices"):
                 for name, count in self.elements.items():
                     self.memory[name] = device.upload(random_matrix(rng, count, problem))
-        a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
+        x, y, z = (
+            Operand(self.memory[name], 0, ld)
+            for name, ld in zip("abc", (problem.lda, problem.ldb, problem.ldc), strict=True)
+        )
         # beta = 0: C's old values would grow with every repetition.
-        self.call = GemmCall(problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c)
+        self.call = GemmCall(of, problem.m, problem.n, problem.k, 1, x, y, 0, z)
 
     def run(self, kernel: Kernel, stencil: Stencil, config: Config) -> int:
         """Run a kernel once and return its time in nanoseconds."""

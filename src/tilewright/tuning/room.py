@@ -11,17 +11,10 @@ from tilewright.tuning.runner import Limits
 __all__ = ["check_memory", "limits_for", "memory_gib"]
 
 
-def _sizes(problem: Problem) -> dict[str, int]:
+def _sizes(problem: Problem) -> tuple[int, int, int]:
     """Return the bytes of A, B and C."""
-    columns = {
-        "a": problem.m if problem.trans_a.transposed else problem.k,
-        "b": problem.k if problem.trans_b.transposed else problem.n,
-        "c": problem.n,
-    }
-    leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-    of = problem.precision
-    size = {"a": of.element_bytes, "b": of.element_bytes, "c": of.result_bytes}
-    return {x: leading[x] * columns[x] * size[x] for x in columns}
+    (a, b, c), of = problem.stored, problem.precision
+    return a * of.element_bytes, b * of.element_bytes, c * of.result_bytes
 
 
 def check_memory(problem: Problem, live: LiveDevice, *, checked: bool = False) -> None:
@@ -34,13 +27,13 @@ def check_memory(problem: Problem, live: LiveDevice, *, checked: bool = False) -
     ValueError
         Saying how much there is.
     """
-    sizes = _sizes(problem)
-    total = sum(sizes.values()) + checked * (sizes["a"] + sizes["b"])
+    a, b, c = _sizes(problem)
+    total = a + b + c + checked * (a + b)
     limits = [memory_gib() * 2**30 / 2]  # one more copy is made of each while it is drawn
     if live.spec.memory_bytes is not None:
         limits.append(live.spec.memory_bytes)
     most = live.max_allocation
-    if total > min(limits) or (most is not None and max(sizes.values()) > most):
+    if total > min(limits) or (most is not None and max(a, b, c) > most):
         raise ValueError(
             f"problem={problem} takes {total / 2**30:.1f} GiB in"
             f" {'five' if checked else 'three'} matrices; {live.id} and this machine allow"
@@ -56,7 +49,7 @@ def limits_for(problem: Problem, peak: float, finalists: int) -> Limits:
     drawn at some 100 MB/s, and integers laid down.
     """
     run = 20 * problem.flops / peak
-    drawing = 2 * sum(_sizes(problem).values()) / 1e8
+    drawing = 2 * sum(_sizes(problem)) / 1e8
     plain = Limits()
     # Screening runs a candidate two or three times, the race each finalist four times or more.
     return Limits(
