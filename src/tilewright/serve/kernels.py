@@ -41,7 +41,7 @@ _loading = threading.RLock()
 
 def begin_aligned(call: GemmCall) -> bool:
     """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see."""
-    return all(begins_aligned(x, call.precision) for x in (call.a, call.b))
+    return begins_aligned(call.a, call.precision) and begins_aligned(call.b, call.precision)
 
 
 def begins_aligned(x: Operand, precision: Precision) -> bool:

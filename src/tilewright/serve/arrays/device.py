@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +48,8 @@ class View:
         Whether it is a result that the caller has not seen yet.
     keep : object
         What must live until the kernel is enqueued.
+    span : tuple of int
+        Addresses of the first byte and of the one behind the last.
     """
 
     array: Any
@@ -60,11 +61,12 @@ class View:
     conjugated: bool = False
     made_here: bool = False
     keep: Any = None
+    span: tuple[int, int] = field(init=False)
 
-    @cached_property
-    def span(self) -> tuple[int, int]:
-        """Addresses of the first byte and of the one behind the last."""
-        return span(self.address, self.shape, self.strides, self.dtype)
+    def __post_init__(self) -> None:
+        # Not found on demand: every call looks at it several times.
+        found = span(self.address, self.shape, self.strides, self.dtype)
+        self.__dict__["span"] = found
 
     @property
     def extent(self) -> int:
