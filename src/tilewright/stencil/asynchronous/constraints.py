@@ -17,13 +17,11 @@ from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values,
 
 __all__ = [
     "TMA_SINCE",
-    "block_limits",
     "clusters",
     "copied_evenly",
     "cp_async_alone",
     "one_way_to_share",
     "parallel_split_k_sums",
-    "registers_of_a_thread",
     "resident_blocks",
     "rows_along_side",
     "schedulers",
@@ -229,37 +227,6 @@ def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
             "hardware",
         ),
     )
-
-
-def block_limits(
-    device: DeviceSpec, threads: Quantity, shared_bytes: Quantity
-) -> tuple[Constraint, Constraint]:
-    """Return the constraints of a device's limits on a block."""
-    room, most = device.shared_bytes_per_block, device.max_threads_per_block
-    return (
-        Constraint(
-            "threads of a block",
-            composed(lambda number: number <= most, number=threads),
-            f"the device runs at most {most} threads in a block",
-            "hardware",
-        ),
-        Constraint(
-            "shared memory of a block",
-            composed(lambda used: used <= room, used=shared_bytes),
-            f"a block has at most {room} bytes of shared memory",
-            "hardware",
-        ),
-    )
-
-
-def registers_of_a_thread(device: DeviceSpec, registers: Quantity) -> tuple[Constraint, ...]:
-    """Return the constraint that a thread has the registers it needs, where these are known."""
-    named = device.max_registers_per_thread
-    if named is None:
-        return ()
-    reason = f"a thread that needs more than {named} registers spills"
-    fits = composed(lambda used: used <= named, used=registers)
-    return (Constraint("registers of a thread", fits, reason, "hardware"),)
 
 
 def schedulers(threads: Quantity) -> Constraint:

@@ -11,12 +11,10 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
-    block_limits,
     clusters,
     copied_evenly,
     one_way_to_share,
     parallel_split_k_sums,
-    registers_of_a_thread,
     resident_blocks,
     rows_along_side,
     schedulers,
@@ -40,6 +38,7 @@ from tilewright.stencil.mma_f64.resources import (
     registers,
     threads,
 )
+from tilewright.stencil.portable.constraints import block_limits, registers_of_a_thread
 
 __all__ = ["constraints", "scalar_copies", "threads"]
 

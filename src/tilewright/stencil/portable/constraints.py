@@ -8,6 +8,7 @@ on NumPy arrays of parameter values.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from tilewright.stencil.portable.resources import (
     shared_bytes,
 )
 
-__all__ = ["Thresholds", "constraints"]
+__all__ = ["Thresholds", "block_limits", "constraints", "registers_of_a_thread"]
 
 # Four of the 32 banks: rows shifted by as much put 8 rows of a column, 4 elements of 4 bytes
 # each, on all banks, and keep rows aligned for the widest reads of shared memory.
@@ -235,19 +236,48 @@ def _column_pads(variant: Variant) -> Constraint:
     )
 
 
+def block_limits(
+    device: DeviceSpec, threads: Callable[..., Values], shared_bytes: Callable[..., Values]
+) -> tuple[Constraint, Constraint]:
+    """Return the constraints of a device's limits on a block."""
+    room, most = device.shared_bytes_per_block, device.max_threads_per_block
+    return (
+        Constraint(
+            "threads of a block",
+            composed(lambda number: number <= most, number=threads),
+            f"the device runs at most {most} threads in a block",
+            "hardware",
+        ),
+        Constraint(
+            "shared memory of a block",
+            composed(lambda used: used <= room, used=shared_bytes),
+            f"a block has at most {room} bytes of shared memory",
+            "hardware",
+        ),
+    )
+
+
+def registers_of_a_thread(
+    device: DeviceSpec, registers: Callable[..., Values]
+) -> tuple[Constraint, ...]:
+    """Return the constraint that a thread has the registers it needs, where these are known."""
+    named = device.max_registers_per_thread
+    if named is None:
+        return ()
+    reason = f"a thread that needs more than {named} registers spills"
+    fits = composed(lambda used: used <= named, used=registers)
+    return (Constraint("registers of a thread", fits, reason, "hardware"),)
+
+
 def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what the device cannot go beyond."""
     size = precision.element_bytes
     widest = max(device.vector_bytes, size)
-    room = device.shared_bytes_per_block
     shared = functools.partial(shared_bytes, precision=precision)
+    used = functools.partial(registers, precision=precision, other=LEAST_OTHER_REGISTERS)
+    threads, memory = block_limits(device, _threads, shared)
     found = [
-        Constraint(
-            "threads of a block",
-            lambda threads_m, threads_n: threads_m * threads_n <= device.max_threads_per_block,
-            f"the device runs at most {device.max_threads_per_block} threads in a block",
-            "hardware",
-        ),
+        threads,
         Constraint(
             "vector width",
             lambda read_vector, fragment_vector: (
@@ -256,37 +286,24 @@ def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...
             f"the device's widest load takes {widest} bytes",
             "hardware",
         ),
-        Constraint(
-            "shared memory of a block",
-            composed(lambda used: used <= room, used=shared),
-            f"a block has at most {room} bytes of shared memory",
-            "hardware",
-        ),
+        memory,
+        *registers_of_a_thread(device, used),
     ]
-    named, file = device.max_registers_per_thread, device.registers_per_multiprocessor
-    used = functools.partial(registers, precision=precision, other=LEAST_OTHER_REGISTERS)
-    if named is not None:
-        found.append(
-            Constraint(
-                "registers of a thread",
-                composed(lambda need: need <= named, need=used),
-                f"a thread that needs more than {named} registers spills",
-                "hardware",
-            )
-        )
+    file = device.registers_per_multiprocessor
     if file is not None:
         found.append(
             Constraint(
                 "registers of a block",
-                composed(
-                    lambda threads_m, threads_n, need: threads_m * threads_n * need <= file,
-                    need=used,
-                ),
+                composed(lambda threads, need: threads * need <= file, threads=_threads, need=used),
                 f"a multiprocessor has {file} registers",
                 "hardware",
             )
         )
     return tuple(found)
+
+
+def _threads(threads_m: Values, threads_n: Values) -> Values:
+    return threads_m * threads_n
 
 
 def _heuristics(

@@ -11,12 +11,10 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint, composed
 from tilewright.stencil.asynchronous.constraints import (
-    block_limits,
     clusters,
     copied_evenly,
     one_way_to_share,
     parallel_split_k_sums,
-    registers_of_a_thread,
     resident_blocks,
     rows_along_side,
     schedulers,
@@ -28,6 +26,7 @@ from tilewright.stencil.asynchronous.constraints import (
 )
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
 from tilewright.stencil.base import Variant
+from tilewright.stencil.portable.constraints import block_limits, registers_of_a_thread
 from tilewright.stencil.simt_async.resources import (
     LEAST_OTHER,
     SECTOR_BYTES,
