@@ -9,6 +9,7 @@ everything that happens once: cold caches, warps that start late, the way in and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,12 +63,12 @@ def time_loops(
 ) -> None:
     """Measure loops on a CUDA device until the time is up; see `measure_points`."""
     assert isinstance(device, CUDADevice)
-    with LoopTimer(device, floats) as timer:
+    with closing(LoopTimer(device, floats)) as timer:
         measure_points(points(timer), emit, seconds)
 
 
 class LoopTimer:
-    """Runs loops on one device; its memory is given back by `close`, or leaving ``with``.
+    """Runs loops on one device; its memory is given back by `close`.
 
     Parameters
     ----------
@@ -85,12 +86,6 @@ class LoopTimer:
         data = draw.uniform(1e-4, 1e-3, floats).astype(np.float32)
         self._data = device.upload(data)
         self._when = device.allocate(8 * _VALUES * _MOST_WARPS * self.multiprocessors)
-
-    def __enter__(self) -> LoopTimer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the memory back."""
