@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 
 from tilewright.hardware.catalogue import CatalogueDevice
@@ -152,6 +151,7 @@ def tiles(
     r_max = int(device.needs("max_registers_per_thread"))
     issue, load = device.needs("issue_lanes"), device.needs("shared_load_lanes")
     lanes, warp = device.needs(lane), int(device.needs("warp_size"))
+    divisors = [p for p in range(1, warp + 1) if warp % p == 0]
     for rows, columns in product(range(1, r_max), repeat=2):
         if rows * columns * words >= r_max:  # nearly all: told apart at once
             continue
@@ -161,7 +161,7 @@ def tiles(
         useful = rows * columns * instructions
         loads = -(-rows * words // _LOAD_WORDS) + -(-columns * words // _LOAD_WORDS)
         # Of a warp of p x q threads, rows p + columns q elements differ; the rest is broadcast.
-        distinct = min(rows * p + columns * (warp // p) for p in _divisors(warp)) * words / warp
+        distinct = min(rows * p + columns * (warp // p) for p in divisors) * words / warp
         cycles = {
             "issue slots": (useful + loads) / issue,
             "multiply-add units": useful / lanes,
@@ -170,11 +170,6 @@ def tiles(
         resource = max(cycles, key=lambda name: cycles[name])
         mix = cycles["multiply-add units"] / cycles[resource]
         yield rows, columns, useful / (useful + loads), mix, resource
-
-
-@lru_cache(maxsize=8)
-def _divisors(number: int) -> tuple[int, ...]:
-    return tuple(d for d in range(1, number + 1) if number % d == 0)
 
 
 def best_tile(

@@ -97,17 +97,13 @@ def _octal(letter: str) -> str:
 def _images(kernels: KernelSet) -> Iterator[tuple[str, str]]:
     """Yield names, of variants and of what copies operands, and files with machine code."""
     for variant, rows in kernels.rows.items():
-        names = _code_names(rows, kernels.batched.get(variant, Rows(())))
+        tables = rows, kernels.batched.get(variant, Rows(()))
+        every = (one for table in tables for one in table.every)
+        names = dict.fromkeys(name for one in every for name in one.codes.values())
         yield str(variant), _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, names)))
     copying = dict.fromkeys(name for one in kernels.copies.values() for name in one.codes)
     if copying:
         yield "copies", _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, copying)))
-
-
-def _code_names(*tables: Rows) -> list[str]:
-    """Return the names of a variant's machine code, each once."""
-    every = (one for rows in tables for one in rows.every)
-    return list(dict.fromkeys(name for one in every for name in one.codes.values()))
 
 
 def _image(code: ExportedCode) -> str:

@@ -151,15 +151,11 @@ class _Scheduler:
             step = self.steps[chosen.at]
             ended, when = self._issue(chosen, when, chosen is not last)
             finished += ended
-            now, last = when + 1 + self._pause(step), chosen
+            self.pauses, whole = math.modf(self.pauses + step.pause)
+            now, last = when + 1 + int(whole), chosen
             if ended and finished == first:
                 begun, counted = when, finished
         return (now - 1 - begun) / (finished - counted)
-
-    def _pause(self, step: _Step) -> int:
-        """Return the cycles without an issue after a step; parts of one are saved up."""
-        self.pauses, whole = math.modf(self.pauses + step.pause)
-        return int(whole)
 
     def _choose(self, now: float, last: _Warp | None) -> tuple[_Warp, float]:
         """Stay with the last warp if it may issue now; else the one that may issue first."""
