@@ -173,8 +173,7 @@ def tma_or_sliced_k() -> Constraint:
 
 def tma_since(device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the constraint that a device has TMA."""
-    capability = device.compute_capability
-    if capability is not None and capability >= TMA_SINCE:
+    if (device.compute_capability or 0) >= TMA_SINCE:
         return ()
     return (
         Constraint(
@@ -216,8 +215,7 @@ def staged_results(precision: Precision, threads: Quantity) -> tuple[Constraint,
 
 def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the constraint that a device has clusters."""
-    capability = device.compute_capability
-    if capability is not None and capability >= _CLUSTERS_SINCE:
+    if (device.compute_capability or 0) >= _CLUSTERS_SINCE:
         return ()
     return (
         Constraint(

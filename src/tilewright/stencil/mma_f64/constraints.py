@@ -167,8 +167,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
-    capability = device.compute_capability
-    if capability is not None and capability >= TALL_SINCE:
+    if (device.compute_capability or 0) >= TALL_SINCE:
         return clusters(device)
     short = Constraint(
         "instructions of 16 rows",

@@ -74,8 +74,7 @@ class SimtAsync(Stencil):
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
-        capability = device.compute_capability
-        return capability is not None and capability >= _ASYNCHRONOUS_COPIES_SINCE
+        return (device.compute_capability or 0) >= _ASYNCHRONOUS_COPIES_SINCE
 
     def computes(self, variant: Variant) -> bool:
         """Whether an element has at most 16 bytes, the most that is copied at once."""

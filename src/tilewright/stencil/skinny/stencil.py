@@ -63,8 +63,7 @@ class Skinny(Stencil):
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and has the loads."""
-        capability = device.compute_capability
-        return capability is not None and capability >= _SINCE
+        return (device.compute_capability or 0) >= _SINCE
 
     def computes(self, variant: Variant) -> bool:
         """Whether elements are plain numbers of 16 bits and more: sums of pairs would need care."""
