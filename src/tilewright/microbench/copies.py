@@ -117,12 +117,8 @@ class Pattern:
     @property
     def step(self) -> int:
         """Bytes in shared memory from one copy of a trip to the next: behind the other's rows."""
-        return self.rows * (self.part_bytes or self.piece_bytes) + self.shift_of_rows
-
-    @property
-    def shift_of_rows(self) -> int:
-        """By how much longer than their run rows are, where they are not transposed."""
-        return self.shift_bytes if self.part_bytes else 0
+        longer = self.shift_bytes if self.part_bytes else 0  # than their run, if not transposed
+        return self.rows * (self.part_bytes or self.piece_bytes) + longer
 
     @property
     def warp_rows(self) -> int:
