@@ -140,8 +140,8 @@ def test_each_tile_is_one_devices_and_shares_are_alike(m, n, devices, bits):
 def test_who_has_none_left_takes_the_last_of_others():
     found = Schedule([[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 1)]])
     for one in [(0, 0), (1, 0), (2, 1)]:
-        assert found.take(0) == one
+        assert found.offer(0) == one
         found.finish(0, one)
-    assert found.take(1) == (0, 1)
+    assert found.offer(1) == (0, 1)
     found.lose(1, BackendError("gone"))
-    assert found.take(0) == (0, 1)
+    assert found.offer(0) == (0, 1)

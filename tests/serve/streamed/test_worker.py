@@ -33,5 +33,5 @@ def test_a_context_stays_current_where_no_code_of_others_runs():
     for c, expected in ((here, 1), (others, 0)):
         entered.clear()
         job = SimpleNamespace(a=here, b=here, c=c)
-        with Worker._current(SimpleNamespace(_job=job, _transport=transport)):
+        with Worker.current(SimpleNamespace(_job=job, _transport=transport)):
             assert len(entered) == expected

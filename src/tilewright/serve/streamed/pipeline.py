@@ -85,13 +85,20 @@ def multiply(
 
 
 def _together(job: Job, transports: Sequence[Transport], told: Callable[[], None]) -> None:
-    """Let every device work in a thread of its own, where no Ctrl-C leaves a lock taken."""
+    """Let threads enqueue what devices do, where no Ctrl-C leaves a lock taken.
+
+    One thread for all devices where it waits for no copy and no room: several would wait for one
+    another in Python, 1 ms each before the first product.
+    """
+    workers = [Worker(job, number, one) for number, one in enumerate(transports)]
+    matrices = job.a, job.b, job.c
+    waits = job.tiling.tiles or not all(isinstance(x, PlacedMatrix) for x in matrices)
     threads = [
         threading.Thread(
-            target=copy_context().run, args=(Worker(job, number, one).run,),
+            target=copy_context().run, args=(_in_turn, job.schedule, some),
             name=f"tilewright-device-{number}", daemon=True,
         )
-        for number, one in enumerate(transports)
+        for number, some in enumerate([[one] for one in workers] if waits else [workers])
     ]  # fmt: skip
     try:
         for thread in threads:
@@ -100,6 +107,22 @@ def _together(job: Job, transports: Sequence[Transport], told: Callable[[], None
         job.schedule.stop(error)
     for thread in threads:
         _wait_for(job.schedule, thread, told)
+
+
+def _in_turn(schedule: Schedule, workers: Sequence[Worker]) -> None:
+    """Let each device do a step after the other, until none has any left."""
+    going = [(worker, worker.steps()) for worker in workers]
+    while going:
+        changes, idle = schedule.changes, True
+        for one in tuple(going):
+            worker, steps = one
+            with worker.current():
+                did = next(steps, None)
+            if did is None:
+                going.remove(one)
+            idle = idle and did is False
+        if idle:
+            schedule.wait(changes)
 
 
 def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], None]) -> None:

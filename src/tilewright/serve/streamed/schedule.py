@@ -84,31 +84,34 @@ class Schedule:
         self.done: list[Place] = []
         self.lost: list[tuple[int, BaseException]] = []
         self.error: BaseException | None = None
+        self.changes = 0  # how often it changed what is offered, or whether anything will be
 
-    def take(self, device: int, *, own: bool = False) -> Place | None:
-        """Return a tile to compute; None if there is none, nor will be.
+    def offer(self, device: int, *, own: bool = False) -> Place | None:
+        """Return a tile to compute; None if there is none now.
 
-        Waits while the device has `ahead` tiles to finish, and where only others have tiles, until
-        these are finished or given back.  With `own` it does not wait, and returns a tile of the
+        There is none while the device has `ahead` tiles to finish.  With `own` it is one of the
         device's own, to begin together with those before.
         """
         with self._changed:
-            while self.error is None and device in self._working:
-                place = self.offer(device, own=own)
-                if place is not None:
-                    return place
-                if own or not any(self._held):
-                    break
-                self._changed.wait()
-        return None
-
-    def offer(self, device: int, *, own: bool = False) -> Place | None:
-        """Return a tile to compute, as `take`, without waiting; None if there is none now."""
-        with self._changed:
-            place = self._next(device, own)
+            place = self._next(device, own) if self.works(device) else None
             if place is not None:
                 self._held[device].append(place)
             return place
+
+    def is_over(self, device: int) -> bool:
+        """Whether a device is offered no tile any more, not even one that another gives back."""
+        with self._changed:
+            left = self._returned or any(self._shares) or any(self._held)
+            return not (left and self.works(device))
+
+    def wait(self, changes: int) -> None:
+        """Wait until `changes` is another number than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.changes != changes)
+
+    def _tell(self) -> None:
+        self.changes += 1
+        self._changed.notify_all()
 
     def _next(self, device: int, own: bool) -> Place | None:
         mine, held = self._shares[device], len(self._held[device])
@@ -130,13 +133,13 @@ class Schedule:
         with self._changed:
             self._held[device].remove(place)
             self.done.append(place)
-            self._changed.notify_all()
+            self._tell()
 
     def retire(self, device: int) -> None:
         """Let a device take no more tiles."""
         with self._changed:
             self._working.discard(device)
-            self._changed.notify_all()
+            self._tell()
 
     def lose(self, device: int, error: BaseException) -> None:
         """Give what a device has to others; the error is the call's if there are none."""
@@ -147,13 +150,13 @@ class Schedule:
             self._held[device].clear()
             if not self._working:
                 self.error = self.error or error
-            self._changed.notify_all()
+            self._tell()
 
     def stop(self, error: BaseException) -> None:
         """Let nobody take another tile."""
         with self._changed:
             self.error = self.error or error
-            self._changed.notify_all()
+            self._tell()
 
     def works(self, device: int) -> bool:
         """Whether a device goes on."""

@@ -126,26 +126,26 @@ class Worker:
         self._failed: BaseException | None = None
         self._requests: dict[tuple[int, int, int, bool], Request] = {}
 
-    def run(self) -> None:
-        """Compute tiles until there are no more; what fails is told to the schedule."""
-        with self._current():
-            try:
-                self._take_memory()
-                if self._transport.overlaps:
-                    self._overlapped()
-                else:
-                    for one in self._started():
-                        self._finish(*one)
-            except BaseException as error:
-                self._fail(error)
-            try:
-                self._transport.close()
-            except BaseException as error:
-                self._fail(error)
+    def steps(self) -> Iterator[bool]:
+        """Compute tiles until there are no more; what fails is told to the schedule.
+
+        Each step enqueues a product and what it needs, and yields whether it did; where it did not,
+        other tiles have to be finished first.  All is done within `current`.
+        """
+        steps = self._overlapped() if self._transport.overlaps else self._one_by_one()
+        try:
+            self._take_memory()
+            yield from steps
+        except BaseException as error:
+            self._fail(error)
+        try:
+            self._transport.close()
+        except BaseException as error:
+            self._fail(error)
         if self._failed is not None:  # nothing here touches its tiles now: others begin them anew
             self._job.schedule.lose(self._number, self._failed)
 
-    def _current(self) -> AbstractContextManager[None]:
+    def current(self) -> AbstractContextManager[None]:
         """Return what a thread does all it does within: a CUDA device is made current once.
 
         Arrays that give and take parts may run anything, and what uses another device in the
@@ -156,14 +156,23 @@ class Worker:
             return nullcontext()
         return getattr(self._transport.live, "staying_current", nullcontext)()
 
-    def _overlapped(self) -> None:
+    def _one_by_one(self) -> Iterator[bool]:
+        """Copy a tile back before the next one is computed."""
+        for one in self._products():
+            if one is not None and one[0].is_last:
+                self._finish(one[0].place, one[1])
+            yield one is not None
+
+    def _overlapped(self) -> Iterator[bool]:
         """Let a thread copy finished tiles."""
         thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
         try:
-            for one in self._started():
-                if thread.ident is None:
-                    thread.start()
-                self._finished.put(one)
+            for one in self._products():
+                if one is not None and one[0].is_last:
+                    if thread.ident is None:
+                        thread.start()
+                    self._finished.put((one[0].place, one[1]))
+                yield one is not None
         finally:  # tiles that are computed are copied, whatever went wrong with another
             self._finished.put(None)
             if thread.ident is not None:
@@ -234,11 +243,14 @@ class Worker:
 
     # -- products --------------------------------------------------------------------------
 
-    def _started(self) -> Iterator[tuple[Place, Slot]]:
-        """Yield each tile once its last product is enqueued."""
+    def _products(self) -> Iterator[tuple[Task, Slot] | None]:
+        """Yield each product that is enqueued, and its tile; None where there is none now."""
         schedule, tiling, reads = self._job.schedule, self._job.tiling, self._job.reads
-        while places := self._next():
+        while not schedule.is_over(self._number):
             tiles: dict[Place, Slot] = {}
+            places = self._next()
+            if not places:
+                yield None
             whole = (Task(place, (0, 1), True, True) for place in places)
             for task in tiling.tasks(places) if reads else whole:
                 tile = tiles.get(task.place) or self._tile(task.place)
@@ -246,16 +258,15 @@ class Worker:
                     return
                 tiles[task.place] = tile
                 self._multiply(task, tile, self._arriving(task))
-                if task.is_last:
-                    yield task.place, tile
+                yield task, tile
 
     def _next(self) -> list[Place]:
         """Return tiles to begin together: first as many as may be, for slabs of k."""
         schedule, number = self._job.schedule, self._number
-        place = schedule.take(number)
+        place = schedule.offer(number)
         places = [] if place is None else [place]
         if self._job.tiling.early and not self._begun and places:
-            while len(places) < self._job.together and (more := schedule.take(number, own=True)):
+            while len(places) < self._job.together and (more := schedule.offer(number, own=True)):
                 places.append(more)
         return places
 
@@ -336,7 +347,7 @@ class Worker:
     def _finish_all(self) -> None:
         """Copy finished tiles until there are no more; each begins while another is copied."""
         begun: Begun | None = None
-        with self._current():
+        with self.current():
             while True:
                 if begun is not None and self._finished.empty():
                     self._end(begun)
