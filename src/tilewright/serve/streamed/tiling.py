@@ -96,8 +96,8 @@ _CUTS = HostCuts()
 class PlacedCuts(NamedTuple):
     """What decides how matrices on devices are cut that fit a device.
 
-    By simulation (`tilewright.bench.shared`); the first slab by measurement of two H200s: each
-    product of a piece of k takes the host's threads 0.3 ms, which is much beside "fp32".
+    By simulation (`tilewright.bench.shared`); the first slab by measurement of two and of four
+    H200s: more pieces of k begin earlier, and read and write C once more each.
 
     Parameters
     ----------
@@ -105,13 +105,15 @@ class PlacedCuts(NamedTuple):
         Whether C's lines are rows.
     strips : int
         Pieces of the side that strips are of, at most.
-    first : float
-        Part of k that the first slab is: until it is there, devices have nothing to multiply.
+    first, first_of_parts : float
+        Part of k that the first slab is, and of "fp32": until it is there, devices have nothing to
+        multiply.
     """
 
     by_rows: bool = True
     strips: int = 16
-    first: float = 1 / 2
+    first: float = 1 / 4
+    first_of_parts: float = 1 / 2
 
 
 # A product that takes less than this part of the time of copies keeps up with what comes: two slabs
@@ -231,7 +233,7 @@ class Tiling:
             If not even the smallest tiles fit.
         """
         if isinstance(cuts, PlacedCuts):
-            whole = cls._placed(m, n, k, cuts)
+            whole = cls._placed(m, n, k, cuts, cuts.first_of_parts if split else cuts.first)
         else:
             whole = cls._streamed(m, n, k, itemsize, cuts)
         few = replace(whole, tiles=min(_TILES, len(whole.m) * len(whole.n)), early=0)
@@ -262,10 +264,10 @@ class Tiling:
         return cls(rows, columns, slabs, early=early, together=together)
 
     @classmethod
-    def _placed(cls, m: int, n: int, k: int, cuts: PlacedCuts) -> Tiling:
-        """Return how matrices on devices are cut: a slab of `cuts.first` of k, then equal ones."""
+    def _placed(cls, m: int, n: int, k: int, cuts: PlacedCuts, part: float) -> Tiling:
+        """Return how matrices on devices are cut: a slab of a part of k, then equal ones."""
         strips, rows, columns = _in_strips(m, n, cuts)
-        first = max(_LEAST_SLAB, int(k * cuts.first) // _LEAST_SLAB * _LEAST_SLAB)
+        first = max(_LEAST_SLAB, int(k * part) // _LEAST_SLAB * _LEAST_SLAB)
         slabs: tuple[Piece, ...] = ((0, k),)
         if k >= 2 * first:
             rest = _equal(k - first, _LONGEST_SLAB)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -168,16 +169,10 @@ class SimtAsync(Stencil):
 
     def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
         """Return the launch modes that a config's kernel can be compiled in, plain first."""
-        from tilewright.space import Space
-
-        space = self.space(variant, device)
+        space, by_mode = _spaces(self, variant, device)
         if config not in space:
             return (PLAIN,)
-        able = [
-            name
-            for name, rules in self.mode_constraints(variant).items()
-            if config in Space(self.name, space.parameters, rules)
-        ]
+        able = [name for name, one in by_mode.items() if config in one]
         return tuple(mode for mode in MODES if set(mode.names) <= set(able))
 
     def operand_alignment(self, config: Config) -> int:
@@ -282,3 +277,18 @@ class SimtAsync(Stencil):
 def layers(config: Config) -> int:
     """Return `warps_k`: 1 in configs stored before it."""
     return int(config.get("warps_k", 1))
+
+
+@lru_cache(maxsize=32)
+def _spaces(
+    stencil: SimtAsync, variant: Variant, device: DeviceSpec
+) -> tuple[Space, dict[str, Space]]:
+    """Return a stencil's space, and by launch mode that of what is compiled in it.
+
+    To compose them takes milliseconds, and a search asks for each candidate's modes.
+    """
+    from tilewright.space import Space
+
+    space = stencil.space(variant, device)
+    rules = stencil.mode_constraints(variant).items()
+    return space, {name: Space(stencil.name, space.parameters, one) for name, one in rules}
