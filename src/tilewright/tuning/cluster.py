@@ -35,6 +35,7 @@ from tilewright.text import install_hint
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
+from tilewright.tuning.proposer import Proposer
 from tilewright.tuning.room import memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError, answered, failed
 from tilewright.tuning.strategies import Strategy
@@ -325,6 +326,10 @@ class ClusterRunner(Runner):
 
     def search(self, strategy: Strategy, deadline: float, skip: set[str]) -> None:
         """Try what the strategy proposes until `deadline`; see `Runner.search`."""
+        with Proposer(strategy, waits=True) as proposer:
+            self._search(proposer, deadline, skip)
+
+    def _search(self, proposer: Proposer, deadline: float, skip: set[str]) -> None:
         started = looked = heard = time.monotonic()
         last_call = deadline + self.limits.prepare + self.limits.time
         workers = self._cluster.workers
@@ -336,7 +341,7 @@ class ClusterRunner(Runner):
                     job for lost in self._cluster.look() for _, job in self._dropped(lost)
                 ]
             late = now > (deadline if self.best_ns is not None else last_call)
-            exhausted = late or self._submit(strategy, skip)
+            exhausted = late or self._submit(proposer, skip)
             self.spent.wall = now - started
             if not any(one.jobs for one in workers.values()):
                 if exhausted and workers:
@@ -349,16 +354,16 @@ class ClusterRunner(Runner):
                 continue
             heard = now
             if address in workers and key in workers[address].jobs:
-                self._hear(workers[address], *workers[address].jobs.pop(key), strategy)
+                self._hear(workers[address], *workers[address].jobs.pop(key), proposer)
 
-    def _submit(self, strategy: Strategy, skip: set[str]) -> bool:
+    def _submit(self, proposer: Proposer, skip: set[str]) -> bool:
         """Give every worker as much as it takes; return whether there is no more."""
         workers = self._cluster.workers
         self.spent.devices = max(1, len(workers))
         self.spent.workers = sum(one.slots - 1 for one in workers.values())
         for address, worker in workers.items():
             while len(worker.jobs) < worker.slots:
-                candidate = self._proposed(strategy, skip)
+                candidate = self._proposed(proposer, skip)
                 if candidate is None:
                     return True
                 skip.add(candidate.config.id)
@@ -383,7 +388,7 @@ class ClusterRunner(Runner):
             future.cancel()
         return list(lost.jobs.values())
 
-    def _hear(self, worker: _Worker, future: Any, candidate: Measurement, strategy: Any) -> None:
+    def _hear(self, worker: _Worker, future: Any, candidate: Measurement, proposer: Any) -> None:
         """Act on what a worker said."""
         answer = _answer_of(future)
         if answer is None:
@@ -391,15 +396,15 @@ class ClusterRunner(Runner):
             return
         self.spent.add(answer.data.pop("spent", {}))
         if self._is_machines_fault(candidate, answer):
-            self._try_again(candidate, strategy)
+            self._try_again(candidate, proposer)
             return
         self.places[worker.name] = self.places.get(worker.name, 0) + 1
         if answer.status != Status.OK:
-            self._finish(strategy, failed(candidate, answer))
+            self._finish(proposer, failed(candidate, answer))
             return
         times, compiled = tuple(answer.data["times_ns"]), answer.data["compile_seconds"]
         self._finish(
-            strategy,
+            proposer,
             replace(candidate, status=Status.OK, times_ns=times, compile_seconds=compiled),
         )
 

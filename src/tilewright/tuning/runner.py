@@ -13,6 +13,7 @@ queue has no room for are dropped from its other end.
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import time
@@ -26,6 +27,7 @@ from tilewright.stencil import Mode
 from tilewright.tuning.baselines import grouped
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
+from tilewright.tuning.proposer import Proposer
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
 
@@ -195,6 +197,10 @@ class Runner:
         skip : set of str
             Ids of configs that are known already.
         """
+        with Proposer(strategy, waits=self._exclusive) as proposer:
+            self._search(proposer, deadline, skip)
+
+    def _search(self, proposer: Proposer, deadline: float, skip: set[str]) -> None:
         exhausted = False
         timing = False
         started = time.monotonic()
@@ -207,7 +213,7 @@ class Runner:
             idle = not self._ready and not any(w.busy for w in self._workers)
             # Past the deadline one at a time, until one succeeds.
             if not timing and not late and (now <= deadline or idle):
-                exhausted = self._feed(strategy, skip, one=now > deadline)
+                exhausted = self._feed(proposer, skip, one=now > deadline)
             preparing = any(worker.busy for worker in self._preparers)
             if self._exclusive:
                 full = len(self._ready) >= self._batch or now > deadline or exhausted
@@ -219,28 +225,28 @@ class Runner:
                 self._drop_searches()
             busy = [w for w in self._workers if w.busy]
             self.spent.wall = time.monotonic() - started
-            if not busy:
+            if not busy and (late or not proposer.is_asked):
                 if late or (exhausted and not self._ready):
                     return
                 continue
-            self._listen(busy, strategy)
-            exhausted = False  # a result may give the strategy something to propose
+            if self._listen(busy, proposer):
+                exhausted = False  # a result may give the strategy something to propose
 
     @property
     def _workers(self) -> tuple[WorkerProcess, ...]:
         return (*self._preparers, *self._timers)
 
-    def _feed(self, strategy: Strategy, skip: set[str], *, one: bool) -> bool:
+    def _feed(self, proposer: Proposer, skip: set[str], *, one: bool) -> bool:
         """Give idle preparers candidates; return whether there are none left."""
         waiting = len(self._ready) + sum(w.busy for w in self._preparers)
         for worker in self._preparers[: 1 if one else None]:
-            if waiting >= 2 * self._batch and self._make_room(strategy):
+            if waiting >= 2 * self._batch and self._make_room(proposer):
                 waiting -= 1
             if worker.busy or waiting >= 2 * self._batch:
                 continue
-            candidate = self._proposed(strategy, skip)
+            candidate = self._proposed(proposer, skip)
             if candidate is None:
-                return True
+                return not proposer.is_asked
             skip.add(candidate.config.id)
             waiting += 1
             # The scheduler gives up by itself, with a reason.
@@ -248,14 +254,17 @@ class Runner:
             worker.ask(candidate, self._about(candidate, "prepare"), self.limits.prepare + more)
         return False
 
-    def _proposed(self, strategy: Strategy, skip: set[str]) -> Measurement | None:
-        """Return the next candidate that is new and for the problem, or is to be tried again."""
+    def _proposed(self, proposer: Proposer, skip: set[str]) -> Measurement | None:
+        """Return the next candidate that is new and for the problem, or is to be tried again.
+
+        None if there is none, or none yet, and then the strategy is asked.
+        """
         if self._again and self._failed_at.get(self._again[0].config.id, -1) < self._answered:
             return self._again.pop(0)
-        while (config := strategy.propose()) is not None:
+        while (config := proposer.propose()) is not None:
             if config.id not in skip and (mode := self._mode_of(config)) is not None:
                 return replace(self._blank, config=config, mode=mode)
-        return self._again.pop() if self._again else None
+        return self._again.pop() if self._again and not proposer.is_asked else None
 
     def _drop_searches(self) -> None:
         """End searches for another schedule: they outlast any budget, and have no row by that."""
@@ -264,11 +273,11 @@ class Runner:
                 worker.kill()
                 worker.job = None
 
-    def _make_room(self, strategy: Strategy) -> bool:
+    def _make_room(self, proposer: Proposer) -> bool:
         """Give up a candidate that need not be timed; return whether there was one."""
         hopeless = self._ready.give_up()
         if hopeless is not None:
-            strategy.observe(hopeless.config, None)
+            proposer.observe(hopeless.config, None)
         return hopeless is not None
 
     def _about(self, candidate: Measurement, do: str) -> dict[str, Any]:
@@ -282,31 +291,33 @@ class Runner:
         request = self._about(candidate, "time") | {"best_ns": self.best_ns}
         worker.ask(candidate, request, self.limits.time)
 
-    def _listen(self, busy: Sequence[WorkerProcess], strategy: Strategy) -> None:
-        """Wait for an answer or a time-out and act on it."""
-        for worker, answer in _wait(busy):
+    def _listen(self, busy: Sequence[WorkerProcess], proposer: Proposer) -> bool:
+        """Wait for an answer, a time-out or a proposal; return whether an answer was acted on."""
+        answers = _wait(busy, proposer)
+        for worker, answer in answers:
             candidate: Measurement = worker.job
             worker.job = None
             self.spent.add(answer.data.pop("spent", {}))
             if answer.lost:
                 worker.restart()  # if that fails, the device is gone, and no kernel did it
             if self._is_machines_fault(candidate, answer):
-                self._try_again(candidate, strategy)
+                self._try_again(candidate, proposer)
             elif answer.status != Status.OK:
-                self._finish(strategy, failed(candidate, answer))
+                self._finish(proposer, failed(candidate, answer))
             elif worker in self._timers:
                 times = tuple(answer.data["times_ns"])
                 if not self._exclusive:  # the device waits for no bookkeeping
                     self._start_timing(worker)
-                self._finish(strategy, replace(candidate, status=Status.OK, times_ns=times))
+                self._finish(proposer, replace(candidate, status=Status.OK, times_ns=times))
             else:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
                 self._ready.add(prepared, answer.data.get("forecast"))
+        return bool(answers)
 
-    def _try_again(self, candidate: Measurement, strategy: Strategy) -> None:
+    def _try_again(self, candidate: Measurement, proposer: Proposer) -> None:
         """Keep a candidate that the machine failed until it did not fail another, once."""
         if candidate.config.id in self._failed_at:
-            strategy.observe(candidate.config, None)
+            proposer.observe(candidate.config, None)
         else:
             self._failed_at[candidate.config.id] = self._answered
             self._again.append(candidate)
@@ -337,11 +348,11 @@ class Runner:
             )
         return True
 
-    def _finish(self, strategy: Strategy, result: Measurement) -> None:
+    def _finish(self, proposer: Proposer, result: Measurement) -> None:
         median = result.median_ns if result.status == Status.OK else None
         if median is not None and (self.best_ns is None or median < self.best_ns):
             self.best_ns = int(median)
-        strategy.observe(result.config, None if median is None else median * 1e-9)
+        proposer.observe(result.config, None if median is None else median * 1e-9)
         self._record(result)
 
     # -- finalists -------------------------------------------------------------------
@@ -423,13 +434,18 @@ def answered(worker: WorkerProcess, request: dict[str, Any], seconds: float) -> 
             return answer
 
 
-def _wait(busy: Sequence[WorkerProcess]) -> list[tuple[WorkerProcess, Answer]]:
-    """Wait until a worker answers, dies or times out; return what they said."""
+def _wait(
+    busy: Sequence[WorkerProcess], proposer: Proposer | None = None
+) -> list[tuple[WorkerProcess, Answer]]:
+    """Wait until a worker answers, dies or times out, or a proposal comes; return their answers."""
     with selectors.DefaultSelector() as selector:
-        for worker in busy:
-            selector.register(worker, selectors.EVENT_READ)
-        nearest = min(worker.deadline for worker in busy) - time.monotonic()
-        readable = {key.fileobj for key, _ in selector.select(max(0.0, nearest) + 0.01)}
+        for one in (*busy, *((proposer,) if proposer is not None else ())):
+            selector.register(one, selectors.EVENT_READ)
+        nearest = min((worker.deadline for worker in busy), default=math.inf) - time.monotonic()
+        timeout = max(0.0, nearest) + 0.01 if busy else None
+        readable = {key.fileobj for key, _ in selector.select(timeout)}
+    if proposer in readable:
+        proposer.hear()
     answers = []
     for worker in busy:
         answer = worker.poll(worker in readable)

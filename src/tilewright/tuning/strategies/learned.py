@@ -25,8 +25,9 @@ __all__ = ["Learned"]
 # Points that ran before anything is learned of them.
 _FIRST = 5
 
-# Proposals between two fits, as a share of what was tried: fits grow dearer as they grow better.
-_SHARE = 0.05
+# Proposals between two fits, as a share of what was tried, as fits grow dearer as they grow better;
+# and of the most that were under way at a time: 0.1 to 3 s each, in which these run out.
+_SHARE, _OF_UNDER_WAY = 0.05, 0.5
 
 # Candidates whose improvement is computed: so many drawn, the most promising of the last time, and
 # the neighbours of the best.
@@ -50,6 +51,7 @@ class Learned(Strategy):
         self._waiting = list(reversed(self.start))
         self._seconds: dict[Config, float] = {}
         self._under_way: set[Config] = set()
+        self._most_under_way = 0
         self._random = np.random.default_rng(seed)
         self._draws = draws(space, seed)
         self._promising: NDArray[np.intp] = np.zeros(0, np.intp)
@@ -78,6 +80,7 @@ class Learned(Strategy):
             if config in self._seconds or config in self._under_way:
                 continue
             self._under_way.add(config)
+            self._most_under_way = max(self._most_under_way, len(self._under_way))
             self._pool.take(config)
             return config
         return None
@@ -156,7 +159,8 @@ class Learned(Strategy):
         elif (ranked := self._ranked(self._pool.every())) is not None:
             first = np.isin(order, ranked[: _FIRST + _RANKED * len(tried)])
             order = np.concatenate([order[first], order[~first]])
-        return order[: max(1, int(_SHARE * len(tried)))]
+        proposals = max(_SHARE * len(tried), _OF_UNDER_WAY * self._most_under_way)
+        return order[: max(1, int(proposals))]
 
     def _near(self, places: NDArray[np.intp], best: Config) -> NDArray[np.bool_]:
         """Return which candidates are a step away from the best: every other fit prefers these.
