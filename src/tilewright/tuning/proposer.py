@@ -59,8 +59,6 @@ class Proposer:
 
     def propose(self) -> Config | None:
         """Return a proposal; None if there is none, or none yet, and then `is_asked`."""
-        if self._error is not None:
-            raise self._error
         if self._waits:
             return self._strategy.propose()
         if self._proposal is None:
@@ -69,6 +67,8 @@ class Proposer:
         if not self._proposal.done():
             return None
         found, self._proposal = self._proposal.result(), None
+        if self._error is not None:
+            raise self._error
         return found
 
     def observe(self, config: Config, seconds: float | None) -> None:

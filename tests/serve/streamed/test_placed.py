@@ -129,6 +129,18 @@ def test_each_copies_one_operand_and_its_strips_of_the_other():
     assert len(tiling.n) == 1
 
 
+def test_every_device_begins_before_another_goes_on(monkeypatch):
+    began, multiply = [], Carrier.multiply
+
+    def noted(self, *rest):
+        began.append(self.live)
+        multiply(self, *rest)
+
+    monkeypatch.setattr(Carrier, "multiply", noted)
+    called(np.random.default_rng(3), (4096, 300, 600), "NN", (True,) * 3, (0, 0, 0), 0, 3)
+    assert [one.ordinal for one in began[:6]] == [0, 1, 2] * 2
+
+
 @pytest.mark.parametrize("where", list(product((0, 1), repeat=2)))
 def test_what_a_lost_device_had_is_computed(where):
     rng = np.random.default_rng(2)

@@ -10,6 +10,7 @@ from tilewright.tuning.recorded.space import RecordedSpace
 from tilewright.tuning.strategies import STRATEGIES, Background, Lesson, base, strategy
 from tilewright.tuning.strategies.lessons import Experience
 from tilewright.tuning.strategies.pool import Pool
+from tilewright.tuning.strategies.surrogate import Surrogate
 
 
 @pytest.fixture
@@ -98,6 +99,19 @@ def test_climbing_finds_the_floor_in_a_fraction_of_the_space(space):
 def test_the_model_finds_the_floor_in_a_few_candidates(space):
     seen = drive(strategy("learned", space, 0, []), 60)
     assert min(map(seconds, seen)) == 1
+
+
+def test_a_model_is_not_fitted_for_each_of_many_that_are_under_way(space, monkeypatch):
+    fitted, fit = [], Surrogate.fit
+    monkeypatch.setattr(
+        Surrogate, "fit", lambda self, *about: (fitted.append(about), fit(self, *about))
+    )
+    chosen = strategy("learned", space, 0, [])
+    drive(chosen, 6)
+    fitted.clear()
+    under_way = [chosen.propose() for _ in range(64)]
+    assert len(set(under_way)) == 64
+    assert len(fitted) < 16
 
 
 def test_lessons_of_another_problem_come_first(space):
