@@ -150,17 +150,23 @@ def test_tensors_that_their_adapter_refuses_are_found_before_any_product(monkeyp
     """As one that requires grad is, which only PyTorch's adapter knows."""
 
     refused = set()
+    x, apart, away, host = np.ones((4, 4)), np.ones((8, 8))[::2, ::2], np.ones((4, 4)), np.ones(4)
 
     def view(name, x):
         if name in refused:
             raise ValueError(f"{name} requires grad")
-        return View(x, address_of(x), x.shape, x.strides, x.dtype, 0)
+        return View(x, address_of(x), x.shape, x.strides, x.dtype, int(x is away))
+
+    def adapter_of(*given):
+        if any(getattr(one, "base", None) is host for one in given):
+            raise ValueError("arrays on one CUDA device only")
 
     monkeypatch.setattr(serve, "adapter_on_cuda", lambda *_: SimpleNamespace(view=view))
-    x, apart = np.ones((4, 4)), np.ones((8, 8))[::2, ::2]
+    monkeypatch.setattr(serve, "adapter_of", adapter_of)
     for wrong, b, said in (
         ({"a[1]"}, x, r"^a\[1\] requires grad"), ({"c[1]"}, x, r"^c\[1\] requires grad"),
-        (set(), apart, r"^b\[1\]\.strides"),
+        (set(), apart, r"^b\[1\]\.strides"), (set(), away, r"^b\[1\] is on cuda:1 but a\[1\]"),
+        (set(), np.broadcast_to(host, (4, 4)), "arrays on one CUDA device only"),
     ):  # fmt: skip
         refused = wrong
         outs = [np.full((4, 4), np.nan) for _ in "ab"]

@@ -23,7 +23,7 @@ from tilewright.serve.unproved import unproved_are_served
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
 
-__all__ = ["View", "operand_of", "run"]
+__all__ = ["View", "one_device", "operand_of", "run"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def run(
     if device is not None and not several:
         raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
     views = {"a": request.a, "b": request.b, "c": request.c}
-    ordinal = request.c.ordinal if several else _one_device(views)
+    ordinal = request.c.ordinal if several else one_device(views)
     refuse_overlap(_meet, request.c, a=request.a, b=request.b)
     if request.batch is not None and overlaps_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
@@ -160,15 +160,16 @@ def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> 
     )  # fmt: skip
 
 
-def _one_device(views: dict[str, View]) -> int:
+def one_device(views: dict[str, View]) -> int:
     """Return the device that all arrays are on."""
-    for name, view in views.items():
-        if view.ordinal != views["a"].ordinal:
+    (first, like), *others = views.items()
+    for name, view in others:
+        if view.ordinal != like.ordinal:
             raise ValueError(
-                f"{name} is on cuda:{view.ordinal} but a is on cuda:{views['a'].ordinal};"
+                f"{name} is on cuda:{view.ordinal} but {first} is on cuda:{like.ordinal};"
                 " move them to one device"
             )
-    return views["a"].ordinal
+    return like.ordinal
 
 
 def _meet(x: View, c: View) -> bool:

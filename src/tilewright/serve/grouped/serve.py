@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.problem import Trans
 from tilewright.serve.arrange import shapes_of
-from tilewright.serve.arrays.adapters import adapter_on_cuda
+from tilewright.serve.arrays.adapters import adapter_of, adapter_on_cuda
 from tilewright.serve.checks import refuse_masked
 from tilewright.serve.gemm import gemm
 from tilewright.serve.grouped.overlaps import place_of, refuse_overlaps
@@ -164,13 +164,17 @@ def _look(*lists: list[Any]) -> None:
     adapter = adapter_on_cuda(lists[0][0])
     if adapter is None:
         return
-    from tilewright.serve.arrays.device import operand_of
+    from tilewright.serve.arrays.device import one_device, operand_of
 
-    for name, some in zip("abc", lists, strict=True):
-        for at, x in enumerate(some):
+    for at, product in enumerate(zip(*lists, strict=True)):
+        adapter_of(*product)
+        views = {}
+        for name, x in zip("abc", product, strict=True):
             if x is not None and 0 not in x.shape:  # gemm looks at no others
-                seen = adapter.view(f"{name}[{at}]", x)
+                views[f"{name}[{at}]"] = seen = adapter.view(f"{name}[{at}]", x)
                 operand_of(f"{name}[{at}]", seen, seen)
+        if views:
+            one_device(views)
 
 
 def _alike(x: Any, first: Any) -> bool:
