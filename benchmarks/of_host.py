@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from committed import about, load, rows, table, table_of
+from committed import Row, about, load, rows, table, table_of
 from of_calls import name_of
 from tilewright.bench.benchmarks import devices as shared
 from tilewright.precision import precision
@@ -107,31 +107,33 @@ def large_matrices() -> str:
 
 def devices() -> str:
     """Return how much faster products and searches are that several devices share."""
-    lines = [
-        [
-            {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
-            row["matrices"], str(row["devices"]), f"{row['one_ms']:.1f}", f"{row['ms']:.1f}",
-            f"{row['speedup']:.2f}", *(
-                "" if value is None else f"{value:{form}}"
-                for value, form in (
-                    (shared.simulated(row), ".2f"), (row["link_gbs"], ".0f"),
-                    (row["of_longest"], ".2f"), (row["xt_ms"], ".1f"),
-                )
-            ),
-        ]
-        for row in (*rows("h200/devices"), *rows("h200/devices_four"))
-    ]  # fmt: skip
     head = ["", "n", "matrices", "devices", "one device, ms", "a call, ms", "faster by",
             "simulated", "link, GB/s", "call / the longer of links and kernel",
             "cuBLASXt, ms"]  # fmt: skip
-    drawn = table_of("h200/devices", head, lines, 3)
-    return f"{drawn}\n\n{_searches()}"
+    drawn = [
+        table_of(name, head, list(map(_shared, rows(name))), 3)
+        for name in ("h100/devices", "h200/devices_four", "h200/devices")
+    ]
+    return "\n\n".join([*drawn, _searches()])
+
+
+def _shared(row: Row) -> list[str]:
+    numbers = (
+        (shared.simulated(row), ".2f"), (row["link_gbs"], ".0f"), (row["of_longest"], ".2f"),
+        (row["xt_ms"], ".1f"),
+    )  # fmt: skip
+    return [
+        {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
+        row["matrices"], str(row["devices"]), f"{row['one_ms']:.1f}", f"{row['ms']:.1f}",
+        f"{row['speedup']:.2f}",
+        *("" if value is None else f"{value:{form}}" for value, form in numbers),
+    ]  # fmt: skip
 
 
 def _searches() -> str:
     """Return candidates a second of searches, as ``tilewright tune --json`` told them."""
     lines = []
-    for row in load("h200/devices_search")["searches"]:
+    for row in load("h100/devices_search")["searches"]:
         spent = row["spent"]
         rate = row["tried"] / spent["wall"]
         busy = [
@@ -142,10 +144,11 @@ def _searches() -> str:
                 ("kernels", "devices"),
             )
         ]
+        code = "in NVRTC's own cache" if row["again"] else "compiled"
         lines.append([
-            str(spent["devices"]), str(spent["workers"]), str(row["tried"]), f"{spent['wall']:.1f}",
-            f"{rate:.1f}", *busy,
+            str(spent["devices"]), str(spent["workers"]), code, str(row["tried"]),
+            f"{spent['wall']:.1f}", f"{rate:.1f}", *busy,
         ])  # fmt: skip
-    head = ["devices", "processes that compile", "candidates", "seconds", "a second",
-            "compiling", "timing", "kernels"]  # fmt: skip
-    return f"A search for SGEMM (`tilewright tune`):\n\n{table(head, lines, 0)}"
+    head = ["devices", "processes that compile", "machine code", "candidates", "seconds",
+            "a second", "compiling", "timing", "kernels"]  # fmt: skip
+    return f"A search for SGEMM (`tilewright tune`) on H100s:\n\n{table(head, lines, 3)}"

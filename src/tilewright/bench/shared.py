@@ -48,8 +48,8 @@ class Rates(NamedTuple):
 
     kernel: float
     link: float
-    begin: float = 1e-3  # of a host with H200s, where threads of two devices take turns in Python
-    enqueue: float = 0.25e-3
+    begin: float = 1.5e-3  # of a host with two H100s, and so is the next
+    enqueue: float = 0.05e-3
     launch: float = 0.01e-3
     rewritten: float = 1e12
     split: float = 2.7e11
