@@ -27,7 +27,7 @@ from tilewright.serve.arrange import shapes_of
 from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars
 from tilewright.serve.epilogue.arrays import Library, library_of
-from tilewright.serve.narrow.types import is_narrow, results_of, short_precision, type_name
+from tilewright.serve.narrow.types import NARROW, is_narrow, results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself, refuse_overlap
 from tilewright.serve.plan import call_of
 from tilewright.text import shown
@@ -194,6 +194,8 @@ def _check(
     library: Library, a: Any, b: Any, c: Any, alpha: Any, beta: Any, vectors: Vectors, out: str
 ) -> None:
     """Refuse what no product with such an epilogue is."""
+    if type_name(b.dtype) != type_name(a.dtype):
+        raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     if out in _COMPLEX and vectors.activation:
         raise ValueError(
             f"activation={vectors.activation!r} is of real numbers, not {out}; leave it out"
@@ -374,6 +376,9 @@ def _out(library: Library, a: Any, c: Any, out_dtype: Any) -> str:
         able = ("float32", "float16", "bfloat16")
     else:
         able = results_of(kind)
+    if not able:
+        known = ", ".join((*_FLOATS, *_COMPLEX, *NARROW))
+        raise ValueError(f"a.dtype={a.dtype} has no GEMM here; convert to one of {known}")
     asked = None if out_dtype is None else library.out_name(out_dtype)
     held = asked if c is None else type_name(c.dtype)
     if asked not in (None, held) or (held is not None and held not in able):
