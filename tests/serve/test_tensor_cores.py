@@ -88,6 +88,11 @@ def test_configs_and_times_are_the_same_without_the_core(monkeypatch):
     assert len({config for config, _ in found[0]}) > 5
 
 
+def test_what_is_beyond_the_copy_engine_is_expected_to_take_for_ever():
+    of = variant(ARITHMETICS["fp16x3"])
+    assert expected_ns(of, H100, 2**31 - 1, 8, 8) < expected_ns(of, H100, 2**31, 8, 8) == np.inf
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_every_start_was_timed(name):
     of = variant_named(name)

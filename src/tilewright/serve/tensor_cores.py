@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 
@@ -123,8 +124,8 @@ def _expected(
         *size, operands_of(variant.arithmetic), Trans.T, Trans.N, ld, ld, batch=products
     )
     found = fastest(device, able, problem, True, 0)
-    # None takes what is larger than anything that a device holds: any will do.
-    at, _, ns = found or (0, 0, 0.0)
+    # None takes sides and columns beyond what the copy engine counts: such products take for ever.
+    at, _, ns = found or (0, 0, math.inf)
     assert ns is not None  # all have costs
     return able.kernels[at].config, ns
 
