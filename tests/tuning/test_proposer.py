@@ -51,14 +51,35 @@ def test_who_asks_does_not_wait_and_hears_of_the_answer():
         assert proposed(proposer) == OTHER
 
 
-def test_what_fails_is_raised_where_it_is_asked_next():
+def failing(ask):
     slow = Slow()
     slow.let.set()
     with Proposer(slow, waits=False) as proposer:
-        assert proposed(proposer) is None
         proposer.observe(ONE, None)
-        with pytest.raises(ValueError, match="no time"):
-            proposed(proposer)
+        ask(proposer)
+
+
+def test_what_fails_is_raised_where_it_is_asked_next():
+    with pytest.raises(ValueError, match="no time"):
+        failing(proposed)
+
+
+def test_what_fails_is_raised_at_the_end_where_nobody_takes_an_answer():
+    def ask(proposer):
+        proposer.propose()
+        select.select([proposer], [], [], 10)
+
+    with pytest.raises(ValueError, match="no time"):
+        failing(ask)
+
+
+def test_nothing_to_propose_is_asked_again_where_a_time_was_told_meanwhile():
+    slow = Slow()
+    with Proposer(slow, waits=False) as proposer:
+        assert proposer.propose() is None
+        proposer.observe(ONE, 1.0)
+        slow.let.set()
+        assert proposed(proposer) == ONE
 
 
 def test_who_waits_is_answered_at_once():

@@ -36,6 +36,7 @@ class Proposer:
         self._strategy, self._waits = strategy, waits
         self._thread = ThreadPoolExecutor(1, "tilewright-strategy")
         self._proposal: Future[Config | None] | None = None
+        self._told = False  # a time since it was asked
         self._error: BaseException | None = None
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
@@ -43,10 +44,12 @@ class Proposer:
     def __enter__(self) -> Proposer:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
         os.close(self._readable)
         os.close(self._writable)
+        if kind is None and self._error is not None:  # and nobody asked since
+            raise self._error
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when a proposal is there."""
@@ -62,20 +65,31 @@ class Proposer:
         if self._waits:
             return self._strategy.propose()
         if self._proposal is None:
-            self._proposal = self._thread.submit(self._strategy.propose)
-            self._proposal.add_done_callback(lambda _: os.write(self._writable, b"."))
+            self._ask()
+        assert self._proposal is not None
         if not self._proposal.done():
             return None
         found, self._proposal = self._proposal.result(), None
+        if found is None and self._told:  # which may give it something to propose
+            self._ask()
+        return found
+
+    def _ask(self) -> None:
+        self._told = False
+        self._proposal = self._thread.submit(self._think)
+        self._proposal.add_done_callback(lambda _: os.write(self._writable, b"."))
+
+    def _think(self) -> Config | None:
         if self._error is not None:
             raise self._error
-        return found
+        return self._strategy.propose()
 
     def observe(self, config: Config, seconds: float | None) -> None:
         """Let it learn a time."""
         if self._waits:
             self._strategy.observe(config, seconds)
         else:
+            self._told = True
             self._thread.submit(self._learn, config, seconds)
 
     def _learn(self, config: Config, seconds: float | None) -> None:

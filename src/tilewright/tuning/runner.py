@@ -229,7 +229,7 @@ class Runner:
                 if late or (exhausted and not self._ready):
                     return
                 continue
-            if self._listen(busy, proposer):
+            if self._listen(busy, proposer, deadline):
                 exhausted = False  # a result may give the strategy something to propose
 
     @property
@@ -291,7 +291,7 @@ class Runner:
         request = self._about(candidate, "time") | {"best_ns": self.best_ns}
         worker.ask(candidate, request, self.limits.time)
 
-    def _listen(self, busy: Sequence[WorkerProcess], proposer: Proposer) -> bool:
+    def _listen(self, busy: Sequence[WorkerProcess], proposer: Proposer, deadline: float) -> bool:
         """Wait for an answer, a time-out or a proposal; return whether an answer was acted on."""
         answers = _wait(busy, proposer)
         for worker, answer in answers:
@@ -306,8 +306,8 @@ class Runner:
                 self._finish(proposer, failed(candidate, answer))
             elif worker in self._timers:
                 times = tuple(answer.data["times_ns"])
-                if not self._exclusive:  # the device waits for no bookkeeping
-                    self._start_timing(worker)
+                if not self._exclusive and time.monotonic() <= deadline:
+                    self._start_timing(worker)  # the device waits for no bookkeeping
                 self._finish(proposer, replace(candidate, status=Status.OK, times_ns=times))
             else:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
