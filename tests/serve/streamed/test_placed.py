@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
+import threading
 from itertools import product
 from types import SimpleNamespace
 
@@ -156,3 +158,20 @@ def test_what_a_lost_device_had_is_computed(where):
     rng = np.random.default_rng(2)
     with pytest.warns(RuntimeWarning, match="cuda:1 failed, and others computed what it had: gone"):
         called(rng, (2048, 700, 600), "NN", (True,) * 3, (*where, 0), 0, 2, fails_at=(0, 2))
+
+
+@pytest.mark.parametrize("name", ["tilewright-device", "tilewright-download"])
+def test_others_compute_what_a_device_had_that_cannot_be_made_current(monkeypatch, name):
+    @contextlib.contextmanager
+    def refused():
+        if threading.current_thread().name.startswith(name):
+            raise BackendError("no context")
+        yield
+
+    rng, beside = np.random.default_rng(4), ((2048, 700, 600), "NN", (True,) * 3, (0, 0, 0), 0)
+    monkeypatch.setattr(DEVICES[1], "staying_current", refused, raising=False)
+    with pytest.warns(RuntimeWarning, match="cuda:1 failed, .* had: no context"):
+        called(rng, *beside, 2)
+    monkeypatch.setattr(DEVICES[0], "staying_current", refused, raising=False)
+    with pytest.raises(BackendError, match="no context; "):
+        called(rng, *beside, 2)

@@ -117,8 +117,7 @@ def _in_turn(schedule: Schedule, workers: Sequence[Worker]) -> None:
             changes, idle = schedule.changes, True
             for one in tuple(going):
                 worker, steps = one
-                with worker.current():
-                    did = next(steps, None)
+                did = worker.step(steps)
                 if did is None:
                     going.remove(one)
                 idle = idle and did is False

@@ -130,7 +130,7 @@ class Worker:
         """Compute tiles until there are no more; what fails is told to the schedule.
 
         Each step enqueues a product and what it needs, and yields whether it did; where it did not,
-        other tiles have to be finished first.  All is done within `current`.
+        other tiles have to be finished first.  `step` takes each.
         """
         steps = self._overlapped() if self._transport.overlaps else self._one_by_one()
         try:
@@ -144,6 +144,15 @@ class Worker:
             self._fail(error)
         if self._failed is not None:  # nothing here touches its tiles now: others begin them anew
             self._job.schedule.lose(self._number, self._failed)
+
+    def step(self, steps: Iterator[bool]) -> bool | None:
+        """Take one of `steps` on the device; return None where there are no more."""
+        try:
+            with self.current():
+                return next(steps, None)
+        except BaseException as error:  # it cannot be made current: there are no more
+            self._fail(error)
+            return next(steps, None)
 
     def current(self) -> AbstractContextManager[None]:
         """Return what a thread does all it does within: a CUDA device is made current once.
@@ -346,19 +355,25 @@ class Worker:
 
     def _finish_all(self) -> None:
         """Copy finished tiles until there are no more; each begins while another is copied."""
+        try:
+            with self.current():
+                self._finish_each()
+        except BaseException as error:  # or whoever waits for tiles would wait for ever
+            self._fail(error)
+
+    def _finish_each(self) -> None:
         begun: Begun | None = None
-        with self.current():
-            while True:
-                if begun is not None and self._finished.empty():
-                    self._end(begun)
-                    begun = None
-                one = self._finished.get()
-                after = self._begin(*one) if one is not None else None
-                if begun is not None:
-                    self._end(begun)
-                if one is None:
-                    return
-                begun = after
+        while True:
+            if begun is not None and self._finished.empty():
+                self._end(begun)
+                begun = None
+            one = self._finished.get()
+            after = self._begin(*one) if one is not None else None
+            if begun is not None:
+                self._end(begun)
+            if one is None:
+                return
+            begun = after
 
     def _finish(self, place: Place, tile: Slot) -> None:
         """Copy one tile to where it belongs."""
