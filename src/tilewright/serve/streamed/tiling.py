@@ -18,7 +18,7 @@ Where they do not fit, tiles of C are as large as the memory allows, and panels 
 each.
 
 Matrices on devices are cut alike, for several devices to share: each copies one operand slab by
-slab, the first of which is half of k, and its own strips of the other one, which come whole.
+slab, the first of which is a part of k, and its own strips of the other one, which come whole.
 
 Tiles and pieces of k follow from sizes and the limit alone: bits depend on no device's speed.
 """
