@@ -22,7 +22,6 @@ from tilewright.serve.request import Request
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.tiling import PlacedCuts, Tiling
-from tilewright.serve.streamed.worker import Worker
 
 DEVICES = [SimpleNamespace(backend="cuda", ordinal=n, id=f"cuda:{n}") for n in range(3)]
 
@@ -142,15 +141,6 @@ def test_every_device_begins_before_another_goes_on(monkeypatch):
     monkeypatch.setattr(Carrier, "multiply", noted)
     called(np.random.default_rng(3), (4096, 300, 600), "NN", (True,) * 3, (0, 0, 0), 0, 3)
     assert [one.ordinal for one in began[:6]] == [0, 1, 2] * 2
-
-
-def test_what_ends_the_thread_ends_the_call(monkeypatch):
-    def current(self):
-        raise BackendError("no context")
-
-    monkeypatch.setattr(Worker, "current", current)
-    with pytest.raises(BackendError, match="no context"):
-        called(np.random.default_rng(3), (40, 40, 40), "NN", (True,) * 3, (0, 0, 0), 0, 2)
 
 
 @pytest.mark.parametrize("where", list(product((0, 1), repeat=2)))

@@ -112,19 +112,16 @@ def _together(job: Job, transports: Sequence[Transport], told: Callable[[], None
 def _in_turn(schedule: Schedule, workers: Sequence[Worker]) -> None:
     """Let each device do a step after the other, until none has any left."""
     going = [(worker, worker.steps()) for worker in workers]
-    try:
-        while going:
-            changes, idle = schedule.changes, True
-            for one in tuple(going):
-                worker, steps = one
-                did = worker.step(steps)
-                if did is None:
-                    going.remove(one)
-                idle = idle and did is False
-            if idle:
-                schedule.wait(changes)
-    except BaseException as error:  # outside of any device's steps, which tell by themselves
-        schedule.stop(error)
+    while going:
+        changes, idle = schedule.changes, True
+        for one in tuple(going):
+            worker, steps = one
+            did = worker.step(steps)
+            if did is None:
+                going.remove(one)
+            idle = idle and did is False
+        if idle:
+            schedule.wait(changes)
 
 
 def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], None]) -> None:
