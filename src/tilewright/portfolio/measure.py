@@ -166,8 +166,8 @@ def measure_family(
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
     Of a stencil for products with a short side these are what is drawn; of any other every kind,
-    columns side by side, in the launch modes that serve.  Where tensor maps
-    read A and B, their columns are aligned as the copies of them are that serve.
+    columns side by side, in the launch modes that serve.  Where tensor maps read A and B, their
+    columns are aligned as the copies of them are that serve.
 
     Parameters
     ----------

@@ -6,7 +6,8 @@
     strategy                           | fits a model, proposes ...        |
     devices     | times | times | times | times ...
 
-A model of what was tried takes 0.1 to 3 s to fit, in which the runner would leave devices idle.
+To fit a model of what was tried takes up to a second, in which the runner would leave devices
+idle.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ __all__ = ["Learned"]
 _FIRST = 5
 
 # Proposals between two fits, as a share of what was tried, as fits grow dearer as they grow better;
-# and of the most that were under way at a time: 0.1 to 3 s each, in which these run out.
+# and of the most that were under way at a time, which would run out while the next one is made.
 _SHARE, _OF_UNDER_WAY = 0.05, 0.5
 
 # Candidates whose improvement is computed: so many drawn, the most promising of the last time, and
