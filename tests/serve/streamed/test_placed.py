@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import sys
 import threading
+import time
 from itertools import product
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from tilewright.backend import BackendError, Operand
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve.request import Request
+from tilewright.serve.streamed import pipeline, progress
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.tiling import PlacedCuts, Tiling
@@ -165,3 +167,14 @@ def test_others_compute_what_a_device_had_that_cannot_be_made_current(monkeypatc
     monkeypatch.setattr(DEVICES[0], "staying_current", refused, raising=False)
     with pytest.raises(BackendError, match="no context; "):
         called(rng, *beside, 2)
+
+
+def test_nothing_goes_on_behind_a_call_where_whoever_is_told_fails(monkeypatch):
+    def told(done, of):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pipeline, "_TELL_SECONDS", 0)
+    monkeypatch.setattr(Carrier, "multiply", lambda *_: time.sleep(0.2))
+    with progress.told(told), pytest.raises(ZeroDivisionError):
+        called(np.random.default_rng(5), (40, 40, 40), "NN", (True,) * 3, (0, 0, 0), 0, 1)
+    assert not [one for one in threading.enumerate() if one.name.startswith("tilewright")]

@@ -132,4 +132,4 @@ def _wait_for(schedule: Schedule, thread: threading.Thread, told: Callable[[], N
             told()
     except BaseException as error:
         schedule.stop(error)
-        _wait_for(schedule, thread, told)
+        _wait_for(schedule, thread, lambda: None)  # who is told may be what failed
