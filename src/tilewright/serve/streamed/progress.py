@@ -40,6 +40,5 @@ def said_of(done: Sequence[Place], tiling: Tiling) -> str:
         f"[{a}:{b}, {c}:{d}]"
         for (a, b), (c, d) in ((tiling.m[i], tiling.n[j]) for i, j in done[:64])
     )
-    return f"{count} of {every} tiles of c are computed, the others as they were" + (
-        f": {places}{', ...' if count > 64 else ''}" if count else ""
-    )
+    named = f" ({places}{', ...' if count > 64 else ''})" if count else ""
+    return f"{count} of {every} tiles of c are computed{named}, the others not, or in part"
