@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import threading
 from typing import Any
 
@@ -33,7 +34,7 @@ __all__ = [
 
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
-THREADS, BUFFER_BYTES = 12, 4 << 20
+THREADS, BUFFER_BYTES = min(12, os.cpu_count() or 1), 4 << 20
 
 # What is kept for later calls: buffers of both directions of two calls at once.
 _MOST_KEPT_BYTES = 4 * 2 * THREADS * BUFFER_BYTES

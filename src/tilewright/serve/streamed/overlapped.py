@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -89,8 +88,7 @@ class Overlapped:
     def __init__(self, live: Any, host_limit: int | None = None, *, keeps: bool = True) -> None:
         self._keeps = keeps
         self.live = self._live = live
-        threads = min(buffers.THREADS, os.cpu_count() or 1)
-        size = buffers.BUFFER_BYTES
+        threads, size = buffers.THREADS, buffers.BUFFER_BYTES
         if host_limit is not None:  # two directions
             threads = max(1, min(threads, host_limit // (4 * _LEAST_BUFFER_BYTES)))
             size = min(size, host_limit // (4 * threads))
