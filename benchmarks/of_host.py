@@ -151,4 +151,5 @@ def _searches() -> str:
         ])  # fmt: skip
     head = ["devices", "processes that compile", "machine code", "candidates", "seconds",
             "a second", "compiling", "timing", "kernels"]  # fmt: skip
-    return f"A search for SGEMM (`tilewright tune`) on H100s:\n\n{table(head, lines, 3)}"
+    command = load("h100/devices_search")["command"]
+    return f"A search for SGEMM on H100s (`{command}`):\n\n{table(head, lines, 3)}"

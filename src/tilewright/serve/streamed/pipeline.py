@@ -88,7 +88,7 @@ def _together(job: Job, transports: Sequence[Transport], told: Callable[[], None
     """Let threads enqueue what devices do, where no Ctrl-C leaves a lock taken.
 
     One thread for all devices where it waits for no copy and no room: several would wait for one
-    another in Python, 1 ms each before the first product.
+    another in Python, the last one longest before its first product.
     """
     workers = [Worker(job, number, one) for number, one in enumerate(transports)]
     matrices = job.a, job.b, job.c
