@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tilewright.space import Config, Constraint, Parameter, Space
 from tilewright.tuning.recorded.space import RecordedSpace
@@ -172,6 +173,24 @@ def test_climbing_goes_on_from_what_others_measured(space):
 def test_unknown_strategy_is_named(space):
     with pytest.raises(ValueError, match="strategy='guess'"):
         strategy("guess", space, 0, [])
+
+
+@pytest.mark.parametrize("fitted", [Surrogate, Experience])
+def test_models_take_one_thread_while_others_compile(space, monkeypatch, fitted):
+    threads = []
+    begun = fitted.__init__
+
+    def watched(*args):
+        threads.extend(one["num_threads"] for one in threadpool_info())
+        begun(*args)
+
+    monkeypatch.setattr(fitted, "__init__", watched)
+    points = space.sample(50, 1)
+    lesson = Lesson(points, np.array([seconds(one) for one in points]), np.zeros((50, 0)))
+    known = Background(lessons=(lambda: [lesson]) if fitted is Experience else tuple)
+    with threadpool_limits(2):
+        drive(strategy("learned", space, 0, [], known), 12)
+    assert set(threads) == {1}
 
 
 @pytest.mark.parametrize(("name", "package"), [("learned", "sklearn"), ("evolutionary", "pymoo")])

@@ -92,7 +92,19 @@ class Learned(Strategy):
         self._pool.take(config)
 
     def _choose(self) -> bool:
-        """Put what comes next among what waits; return whether there is anything."""
+        """Put what comes next among what waits; return whether there is anything.
+
+        Processes that compile have all cores meanwhile.  Threads that wait for one another among
+        them are slower than one alone, and hold the processes up.
+        """
+        import sklearn.ensemble  # whose libraries can be limited once they are loaded
+        import sklearn.gaussian_process  # noqa: F401
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            return self._fill()
+
+    def _fill(self) -> bool:
         good = sum(map(math.isfinite, self._seconds.values()))
         if not self._began or (self._experience is not None and good < _FIRST):
             self._began = True
