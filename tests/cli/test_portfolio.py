@@ -100,16 +100,16 @@ def test_verify_fails_where_machine_code_is_damaged(shipped, capsys, tmp_path):
 def compiling(monkeypatch):
     """Let a digest of the source stand for its machine code, and few shapes for all."""
 
-    def cached_cubin(source, arch, cache):
+    def arranged_cubin(source, arch, cache, rewrite):
         text = f"{arch} {source.identity}".encode()
-        return SimpleNamespace(code=text, lowered={"gemm": "_Z4gemm"})
+        made = SimpleNamespace(code=text, lowered={"gemm": "_Z4gemm"})
+        return made if rewrite is None else rewrite(made, cache)
 
     def reschedule(cubin, entry, level, cache):
         return SimpleNamespace(code=cubin.code + level.name.encode(), lowered=cubin.lowered)
 
-    monkeypatch.setattr(build, "cached_cubin", cached_cubin)
-    monkeypatch.setattr(build, "reschedule", reschedule)
-    monkeypatch.setattr(build, "arranged", lambda made, cache: made)
+    monkeypatch.setattr(build, "arranged_cubin", arranged_cubin)
+    monkeypatch.setattr("tilewright.reschedule.cubin.reschedule", reschedule)
     monkeypatch.setattr(build, "compiling_ahead", nothing_ahead)
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
     monkeypatch.setattr(select, "_drawn", functools.partial(select._drawn, count=50))

@@ -46,8 +46,7 @@ def no_cubin(source: Any, arch: str, cache: Any) -> Cubin:
 
 def pretended(monkeypatch: pytest.MonkeyPatch, target: Target, variants: Any) -> KernelSet:
     """Return a kernel set of which nothing was compiled."""
-    monkeypatch.setattr(kernel_set, "cached_cubin", no_cubin)
-    monkeypatch.setattr(kernel_set, "arranged", lambda cubin, cache: cubin)
+    monkeypatch.setattr(kernel_set, "arranged_cubin", no_cubin)
     monkeypatch.setattr(kernel_set, "nvrtc_version", lambda: "0.0")
     return collect(target, variants)
 

@@ -118,7 +118,7 @@ def no_compiler(patch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("nothing is to be compiled")
 
-    for name in ("cached_cubin", "nvrtc_version"):
+    for name in ("arranged_cubin", "nvrtc_version"):
         patch.setattr(kernel_set, name, refuse)
 
 

@@ -28,7 +28,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exported
     """The library, on the device that its kernels were measured on; nothing is compiled."""
     target = find_target("sm_90a", defaults=True).serving("s")
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(kernel_set, "cached_cubin")
+        patch.delattr(kernel_set, "arranged_cubin")
         kernels = collect(target, variants_of(",".join(LETTERS), "all"))
     folder = tmp_path_factory.mktemp("shipped")
     sources, fake = written(named(kernels), folder / "c"), build_fake(folder)

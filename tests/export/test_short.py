@@ -18,7 +18,7 @@ ONE = "bf16,e4m3,tf32"
 @pytest.fixture(autouse=True)
 def ship(monkeypatch):
     """Leave the package's portfolios where they are; nothing is compiled."""
-    monkeypatch.delattr(kernel_set, "cached_cubin")
+    monkeypatch.delattr(kernel_set, "arranged_cubin")
 
 
 def test_kernels_of_tensor_cores_come_with_their_arguments_and_maps(tmp_path: Path, capsys):

@@ -34,14 +34,18 @@ def work(tmp_path, monkeypatch) -> Work:
     """Return a work folder whose compiler is none, and whose scheduler refuses everything."""
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
-    monkeypatch.setattr(build, "cached_cubin", lambda *_: Cubin(b"compiled", "", {}, "sm_90a"))
-    monkeypatch.setattr(build, "arranged", lambda cubin, _: cubin)
+
+    def compiled(source, arch, cache, rewrite):
+        made = Cubin(b"compiled", "", {}, arch)
+        return made if rewrite is None else rewrite(made, cache)
+
+    monkeypatch.setattr(build, "arranged_cubin", compiled)
     monkeypatch.setattr(build, "compiling_ahead", nothing_ahead)
 
     def refuse(*_):
         raise CompileError("schedule 'ahead' is refused: it has no loop", "")
 
-    monkeypatch.setattr(build, "reschedule", refuse)
+    monkeypatch.setattr("tilewright.reschedule.cubin.reschedule", refuse)
     return Work(tmp_path / "work", "sm_90a")
 
 

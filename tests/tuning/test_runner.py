@@ -33,10 +33,11 @@ class Endless:
 @pytest.fixture
 def clock(monkeypatch):
     """Processes that take no time to prepare a candidate, and a second of this clock to time it."""
-    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, settings=[])
 
     class Process:
         def __init__(self, settings):
+            clock.settings.append(settings)
             self.job, self.deadline = None, 99.0
             self.readable, self.writable = os.pipe()
 
@@ -71,12 +72,15 @@ def clock(monkeypatch):
     return clock
 
 
-def test_nothing_is_timed_after_the_deadline(clock) -> None:
+def test_nothing_is_timed_after_the_deadline_and_one_alone_opens_the_device(clock) -> None:
     rows = []
     about = WorkerSettings("", 4.0), {}, example(), rows.append, lambda config: PLAIN
-    with Runner(*about, exclusive=False, limits=Limits()) as runner:
+    with Runner(*about, exclusive=False, limits=Limits(), arch="sm_90a") as runner:
         runner.search(Endless(), 2.5, set())
     assert len(rows) == clock.now == 3
+    *compiling, timing = (one.arch for one in clock.settings)
+    assert set(compiling) == {"sm_90a"}
+    assert timing == ""
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,8 @@ class LiveDevice(ABC):
     dialect: Dialect
     # Largest piece of memory in bytes, where the device limits it below what it has.
     max_allocation: int | None = None
+    # What machine code is compiled for, such as "sm_90a"; empty where the device shows none.
+    arch: str = ""
 
     @abstractmethod
     def compile(

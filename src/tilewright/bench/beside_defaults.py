@@ -42,7 +42,7 @@ def beside_defaults(live: LiveDevice, letter: str, until: float) -> Iterator[dic
     if live.backend == "cuda":
         from tilewright.backend.cuda.ahead import compiling_ahead
 
-        with compiling_ahead(live.arch) as ahead:  # type: ignore[attr-defined]  # as CUDA's have
+        with compiling_ahead(live.arch) as ahead:
             every = {one[1].digest: one[1] for one in defaults.values() if one}
             for compiled in [ahead(source) for source in every.values()]:
                 compiled()

@@ -36,7 +36,7 @@ def target_of(device: str | None) -> tuple[DeviceSpec, str, LiveDevice | None]:
         live = find_device(device)
     except ValueError as error:
         raise ValueError(f"{error}; or, by --device, an architecture such as sm_90a") from None
-    return live.spec, getattr(live, "arch", ""), live
+    return live.spec, live.arch, live
 
 
 def serving(device: str | None) -> Iterator[tuple[Portfolio, str]]:

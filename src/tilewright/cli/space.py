@@ -154,7 +154,7 @@ def _named(device: str | None) -> tuple[str, DeviceSpec, str | None]:
 
     found = find_device(device)
     if not isinstance(found, CatalogueDevice):
-        return found.id, found.spec, getattr(found, "arch", None)
+        return found.id, found.spec, found.arch or None
     capability = found.spec.compute_capability
     return found.id, found.spec, f"sm_{capability}a" if capability else None
 

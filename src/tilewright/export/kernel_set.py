@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
+from tilewright.backend.cuda.arranging import arranged_cubin
+from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.export.target import LETTERS, Target
 from tilewright.portfolio.choose import default_choice
 from tilewright.portfolio.find import shipped
@@ -369,7 +369,7 @@ def _made(one: _Wanted, arch: str, cache: KernelCache, compiler: str) -> Exporte
         assert code is not None
         return ExportedCode(one.name, code, cubin)
     source = one.source
-    built = arranged(cached_cubin(source, arch, cache), cache)
+    built = arranged_cubin(source, arch, cache)
     names = built.lowered
     code = Code(
         hashlib.sha256(built.code).hexdigest(), "", 0, len(built.code),

@@ -74,11 +74,9 @@ class Planner:
     def compile(self, source: Source) -> Kernel:
         """Compile a source, or take it from the disk cache."""
         from tilewright.backend.cache import KernelCache
-        from tilewright.backend.cuda.arranging import arranged
-        from tilewright.backend.cuda.compiler import cached_cubin
+        from tilewright.backend.cuda.arranging import arranged_cubin
 
-        cache = KernelCache()
-        built = arranged(cached_cubin(source, self.arch, cache), cache)
+        built = arranged_cubin(source, self.arch, KernelCache())
         entry, second = (built.lowered.get(x, x) for x in (source.entry, source.second))
         return self._kept(built.code, entry, second, source.dynamic_shared_bytes, source.part_bytes)
 

@@ -24,13 +24,13 @@ from pathlib import Path
 from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.ahead import compiling_ahead
-from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
+from tilewright.backend.cuda.arranging import arranged_cubin
+from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.paths import private_directory, write_atomically
 from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError, write_portfolio
 from tilewright.portfolio.select import Selected
-from tilewright.reschedule.cubin import reschedule
+from tilewright.reschedule.cubin import rewriting
 from tilewright.reschedule.levels import SCHEDULE, Level, level_of
 from tilewright.stencil import Source, Stencil, stencil
 from tilewright.stencil.geometry import PLAIN, Mode, SplitK
@@ -187,10 +187,7 @@ class Work:
 
     def _compile(self, instance: Instance, cache: KernelCache, compiler: str) -> None:
         source = instance.source
-        cubin = cached_cubin(source, self.arch, cache)
-        if instance.level is not None:
-            cubin = reschedule(cubin, source.entry, instance.level, cache)
-        made = arranged(cubin, cache)
+        made = arranged_cubin(source, self.arch, cache, rewriting(source, instance.level))
         digest = hashlib.sha256(made.code).hexdigest()
         names = made.lowered
         code = Code(

@@ -89,7 +89,7 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
             _set_aside(folder, name, problem)
             before = Portfolio(
                 name,
-                getattr(live, "arch", ""),
+                live.arch,
                 live.spec.name,
                 live.spec.compute_capability,
                 live.spec.multiprocessors,

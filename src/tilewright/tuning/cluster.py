@@ -95,7 +95,7 @@ class _Place:
         try:
             worker = self._idle.get_nowait()
         except queue.Empty:
-            worker = WorkerProcess(self.settings)
+            worker = WorkerProcess(replace(self.settings, arch=self.live.arch))
         try:
             return answered(worker, {**request, "do": "prepare"}, limits.prepare)
         finally:
@@ -140,10 +140,11 @@ def _described(name: str | None, letter: str) -> dict[str, Any]:
     live = find_device(name)
     with alone_on(live, "measuring for a cluster"):
         peak = measured_peak(live, precision(letter))
-    told = ("id", "spec", "fingerprint", "backend", "dialect", "max_allocation", "portfolio_key")
+    told = (
+        "id", "spec", "fingerprint", "backend", "dialect", "max_allocation", "portfolio_key", "arch"
+    )  # fmt: skip
     return {
         **{one: getattr(live, one) for one in told},
-        "arch": getattr(live, "arch", ""),
         "software": {
             **live.environment(),
             "python": platform.python_version(),

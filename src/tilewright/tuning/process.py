@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,17 @@ class WorkerSettings:
         Most data a worker may allocate; beyond that the candidate is out of memory.
     modules : tuple of str
         Modules to import first; they may register stencils.
-    nice: int
+    nice : int
         How far behind other processes it stands.
+    arch : str
+        Architecture that one only compiles for, ahead, and opens no device; empty for others.
     """
 
     device: str
     memory_gib: float
     modules: tuple[str, ...] = ()
     nice: int = 0
+    arch: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,10 +128,7 @@ class WorkerProcess:
         self._answers, theirs = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         settings = {
-            "device": self.settings.device,
-            "memory_gib": self.settings.memory_gib,
-            "modules": list(self.settings.modules),
-            "nice": self.settings.nice,
+            **asdict(self.settings),
             "answers_fd": theirs,
             "timeline": is_recording(),
             "parent": os.getpid(),

@@ -137,6 +137,8 @@ class Runner:
         Time-outs.
     beside : sequence of WorkerSettings
         Of further processes that check and time, on other devices of the same kind.
+    arch : str
+        Architecture that is compiled for without a device; empty where compiling takes one.
     """
 
     def __init__(
@@ -150,11 +152,12 @@ class Runner:
         exclusive: bool,
         limits: Limits,
         beside: Sequence[WorkerSettings] = (),
+        arch: str = "",
     ) -> None:
         cores = len(os.sched_getaffinity(0))
         most = min(8, cores) if exclusive else min(cores, int(settings.memory_gib / _COMPILER_GIB))
         # Where both go on at once, who launches kernels goes first.
-        behind = replace(settings, nice=0 if exclusive else _NICE)
+        behind = replace(settings, nice=0 if exclusive else _NICE, arch=arch)
         self._preparers = [WorkerProcess(behind) for _ in range(max(1, most))]
         self._timers = [WorkerProcess(one) for one in (settings, *beside)]
         self._timer = self._timers[0]  # finalists race on one device

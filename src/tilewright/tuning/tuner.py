@@ -211,9 +211,9 @@ class _Session:
         self.cluster = cluster
         self.places: dict[str, int] = {}
         self.variant = Variant.of(problem)
-        arch = getattr(live, "arch", None)
         # What `gemm` may use, and what is searched.
-        self.served = schedule_space(family, self.variant, live.spec, proved(arch) if arch else ())
+        levels = proved(live.arch) if live.arch else ()
+        self.served = schedule_space(family, self.variant, live.spec, levels)
         self.space = self.served
         self.name = ""  # the strategy's
         self.learned = False  # whether measurements of other problems prune the space
@@ -242,10 +242,11 @@ class _Session:
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
         run = self.problem.flops / self.peak
+        # Who asks for every point gets every point.
+        wanted = run > _FORECAST_SECONDS and name != "exhaustive"
         request = {
             "problem": problem_to_json(self.problem),
-            # Who asks for every point gets every point.
-            "forecast": run > _FORECAST_SECONDS and name != "exhaustive",
+            "forecast": self.spec.multiprocessors if wanted else 0,
         }
         exclusive = self.spec.kind == "cpu"
         with self._runner(request, limits, modules, exclusive=exclusive) as runner:
@@ -279,7 +280,10 @@ class _Session:
         settings, *beside = (
             WorkerSettings(one.id, memory_gib(), modules) for one in (self.live, *self.beside)
         )
-        return Runner(settings, *shared, exclusive=exclusive, limits=limits, beside=beside)
+        return Runner(
+            settings, *shared, exclusive=exclusive, limits=limits, beside=beside,
+            arch=self.live.arch,
+        )  # fmt: skip
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""

@@ -179,8 +179,7 @@ class Worker:
         if request.get("forecast") and code is not None:
             compiled = time.perf_counter()
             shared = one.source(self.device).dynamic_shared_bytes
-            units = self.device.spec.multiprocessors
-            answer["forecast"] = forecast(code, one.launch, units, shared)
+            answer["forecast"] = forecast(code, one.launch, request["forecast"], shared)
             spent["forecasting"] = time.perf_counter() - compiled
         return answer
 
@@ -249,6 +248,18 @@ def _limit_memory(gibibytes: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
+def _opened(settings: dict[str, Any]) -> Any:
+    """Return the device; of a process that only compiles what it compiles for.
+
+    Where many processes start at once, each would wait for the driver.
+    """
+    if not settings["arch"]:
+        return device(settings["device"])
+    from tilewright.backend.cuda.architecture import Architecture
+
+    return Architecture(settings["arch"])
+
+
 def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
     """Answer requests until there are no more."""
     for module in settings.get("modules", ()):
@@ -257,7 +268,7 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
     os.nice(settings.get("nice", 0))
     if settings.get("timeline"):
         start()
-    worker = Worker(device(settings["device"]))
+    worker = Worker(_opened(settings))
     print(json.dumps({"status": Status.OK, "pid": os.getpid()}), file=answers, flush=True)
     for line in requests:
         answer = worker.answer(json.loads(line))

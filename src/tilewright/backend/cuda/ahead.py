@@ -16,8 +16,7 @@ from pathlib import Path
 
 from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import cached_cubin
+from tilewright.backend.cuda.arranging import arranged_cubin
 from tilewright.parent import end_with
 from tilewright.stencil import Source
 
@@ -64,9 +63,8 @@ def _waited(compiled: Future[bool]) -> bool:
 
 
 def _compiles(source: Source, arch: str, directory: Path) -> bool:
-    cache = _cache(directory)
     try:
-        arranged(cached_cubin(source, arch, cache), cache)
+        arranged_cubin(source, arch, _cache(directory))
     except BackendError:
         return False
     return True

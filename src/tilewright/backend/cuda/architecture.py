@@ -1,13 +1,22 @@
-"""What an NVIDIA architecture allows, for judging a config where no GPU of it is."""
+"""An NVIDIA architecture where no GPU of it is: what it allows, and compiling for it."""
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.arranging import arranged_cubin
 from tilewright.hardware import DeviceSpec
 from tilewright.sass.occupancy import MAX_REGISTERS, MAX_THREADS, WARP, limits_of
+from tilewright.timeline import span
 
-__all__ = ["architecture_spec"]
+if TYPE_CHECKING:
+    from tilewright.backend.base import Rewrite
+    from tilewright.stencil import Source
+
+__all__ = ["Architecture", "architecture_spec"]
 
 # The widest load and store: LDG.128, LDS.128 (CUDA C++ Programming Guide, "Device Memory
 # Accesses": instructions read 1, 2, 4, 8 or 16 bytes).
@@ -52,3 +61,27 @@ def architecture_spec(arch: str) -> DeviceSpec:
         max_blocks_per_multiprocessor=limits.blocks,
         compute_capability=number,
     )
+
+
+class Architecture:
+    """What stands for a device in a process that only compiles: it needs no GPU and no driver.
+
+    Parameters
+    ----------
+    arch : str
+        As `architecture_spec` takes it.
+    """
+
+    dialect = "cuda"
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+
+    @cached_property
+    def _cache(self) -> KernelCache:
+        return KernelCache()
+
+    def compile_ahead(self, source: Source, rewrite: Rewrite | None = None) -> bytes:
+        """Compile a source into the disk cache; see `LiveDevice.compile_ahead`."""
+        with span("compile"):
+            return arranged_cubin(source, self.arch, self._cache, rewrite).code

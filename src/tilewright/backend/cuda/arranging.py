@@ -8,19 +8,49 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilewright.backend.cuda.arrange import arrange, moved_only
+from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.instruction_offsets import with_places
 from tilewright.sass import decode, patch, read_cubin
 from tilewright.sass.machine import FETCHED_BYTES
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from tilewright.backend.base import Rewrite
     from tilewright.backend.cache import KernelCache
     from tilewright.backend.cubin import Cubin
+    from tilewright.stencil import Source
 
-__all__ = ["arranged"]
+__all__ = ["arranged", "arranged_cubin"]
 
 # Part of every key: raise it when what is stored under a key changes.
 _FORMAT = 1
+
+
+def arranged_cubin(
+    source: Source, arch: str, cache: KernelCache | None, rewrite: Rewrite | None = None
+) -> Cubin:
+    """Return what is loaded of a source: compiled, or from the cache, rewritten and arranged.
+
+    Neither a GPU nor the driver is touched, and nothing depends on them.
+
+    Parameters
+    ----------
+    source : Source
+        CUDA C++.
+    arch : str
+        What it is compiled for, such as ``"sm_90a"``.
+    cache : KernelCache or None
+        The disk cache, if it is read and written.
+    rewrite : callable, optional
+        As `LiveDevice.compile` takes it.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the source, or `rewrite` the cubin.
+    """
+    cubin = cached_cubin(source, arch, cache)
+    return arranged(cubin if rewrite is None else rewrite(cubin, cache), cache)
 
 
 def arranged(cubin: Cubin, cache: KernelCache | None = None) -> Cubin:

@@ -259,25 +259,13 @@ class CUDADevice(LiveDevice):
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
         with span("compile"):
-            cubin = self._cubin(source, use_cache, rewrite)
+            # What machine code is made with is imported where something is compiled.
+            from tilewright.backend.cuda.arranging import arranged_cubin
+
+            cubin = arranged_cubin(source, self.arch, self._cache if use_cache else None, rewrite)
             wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
-
-    def compile_ahead(self, source: Source, rewrite: Rewrite | None = None) -> bytes:
-        """Compile a source into the disk cache; neither a context nor the driver is touched."""
-        with span("compile"):
-            return self._cubin(source, True, rewrite).code
-
-    def _cubin(self, source: Source, use_cache: bool, rewrite: Rewrite | None) -> Cubin:
-        """Return what is loaded of a source."""
-        # What machine code is made and read with is imported where something is compiled.
-        from tilewright.backend.cuda.arranging import arranged
-        from tilewright.backend.cuda.compiler import cached_cubin
-
-        cache = self._cache if use_cache else None
-        cubin = cached_cubin(source, self.arch, cache)
-        return arranged(cubin if rewrite is None else rewrite(cubin, cache), cache)
 
     def load(self, code: MachineCode, cubin: bytes) -> Kernel:
         """Load a cubin that was compiled before."""
