@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.backend.cuda.naive_cuda import NAIVE
 from tilewright.backend.cuda import compiler, device
 from tilewright.backend.cuda.architecture import Architecture
 from tilewright.backend.cuda.device import CUDADevice
+from tilewright.core.build import library_path
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -37,15 +40,22 @@ def prepare(config: Config) -> dict[str, Any]:
 
 @pytest.fixture
 def ask(monkeypatch, tmp_path):
-    """Return what asks a process that compiles for an architecture, where nothing is cached."""
+    """Return what asks a process that compiles for an architecture, where nothing is cached.
+
+    What looks like a driver is there; neither that process nor NVRTC loads it.
+    """
     monkeypatch.setenv("PYTHONPATH", os.getcwd(), prepend=os.pathsep)
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    shutil.copy(library_path(), tmp_path / "libcuda.so.1")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path), prepend=os.pathsep)
     started = []
 
     def asked(config: Config, arch: str = "sm_90a"):
         if not started:
             started.append(WorkerProcess(WorkerSettings("none", 4.0, MODULES, arch=arch)))
-        return answered(started[0], prepare(config), 60.0)
+        answer = answered(started[0], prepare(config), 60.0)
+        assert "libcuda" not in Path(f"/proc/{started[0]._process.pid}/maps").read_text()
+        return answer
 
     yield asked
     WorkerProcess.kill_all(started)

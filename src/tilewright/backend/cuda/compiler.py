@@ -35,6 +35,10 @@ __all__ = [
 # Contraction to fused multiply-add (NVRTC's default) is part of that contract.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
+# No part of any key, as it changes no code.  NVRTC's own cache is the driver's: it begins with
+# cuInit, which tells every GPU of the machine of every process that only compiles.
+_NO_CACHE = b"--no-cache"
+
 _NVRTC_OUT_OF_MEMORY = 1
 
 
@@ -71,7 +75,7 @@ def nvrtc_version() -> str:
     program = _call(found, "nvrtcCreateProgram", b"", b"empty.cu", 0, None, None)
     try:
         target = f"--gpu-architecture=compute_{min(supported_architectures())}".encode()
-        _call(found, "nvrtcCompileProgram", program, 1, [target])
+        _call(found, "nvrtcCompileProgram", program, 2, [target, _NO_CACHE])
         ptx = _text(found, program, "nvrtcGetPTX")
     finally:
         found.nvrtcDestroyProgram(program)
@@ -149,6 +153,7 @@ def _compiled(found: ModuleType, program: Any, source: Source, arch: str) -> tup
     """Return a program's cubin, its log and the name of its entry in the cubin."""
     macros = [f"-D{name}={value}" for name, value in source.defines.items()]
     every = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS, *macros)]
+    every.append(_NO_CACHE)
     expression = source.entry.encode()
     _call(found, "nvrtcAddNameExpression", program, expression)
     (status,) = found.nvrtcCompileProgram(program, len(every), every)
