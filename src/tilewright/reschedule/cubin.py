@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.backend.base import CompileError
-from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.levels import SCHEDULE_SECONDS, Level
 from tilewright.reschedule.version import SCHEDULER_VERSION
 from tilewright.sass import Kernel, RefusedError, decode, patch, read_cubin
@@ -207,6 +206,9 @@ def _refused(level: Level, why: str) -> RefusedScheduleError:
 @lru_cache(maxsize=256)
 def _reason(before: bytes, after: bytes, arch: int) -> str:
     """Return why code may not take another's place; empty if it is proved the same."""
+    # Of rescheduled code alone: whatever compiles imports this module.
+    from tilewright.reschedule.equivalence import differences
+
     if len(before) != len(after):
         return f"the code has {len(after)} bytes, not {len(before)}"
     try:
