@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.bench.sizes import number
+from tilewright.bench.sizes import number, parse_sizes
 from tilewright.problem import Trans, pair_of
 
-__all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "skinny_sides"]
+__all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "kind_of", "skinny_sides"]
 
 KINDS = ("random", "skinny", "long", "layers", "squares", "cliffs", "flat")
 
@@ -46,11 +46,13 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
     Parameters
     ----------
     size : str
-        One of `KINDS`; of flat also with a step of the side, ``flat:128``.
+        One of `KINDS`; of flat also with a step of the side, ``flat:128``; or sizes, as
+        `tilewright.bench.sizes.parse_sizes` takes them.
     name : str
         Of a precision: complex ones are conjugated, too.
     trans : str
-        Pairs of operations of squares, with commas; every pair of N and T (flat: NN) by default.
+        Pairs of operations of squares and sizes, with commas; every pair of N and T (flat: NN) by
+        default.
     seed, count : int
         Of what is drawn.
 
@@ -59,9 +61,11 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
     ValueError
         If `size` or `trans` is none of these.
     """
-    kind, _, step = size.partition(":")
-    if kind not in KINDS or (step and kind != "flat"):
-        raise ValueError(f"size={size!r} is unknown here; use {', '.join(KINDS)} or flat:STEP")
+    kind, step = kind_of(size), size.partition(":")[2]
+    if kind not in (*KINDS, "sizes") or (step and kind not in ("flat", "sizes")):
+        raise ValueError(
+            f"size={size!r} is unknown here; use {', '.join(KINDS)}, flat:STEP or sizes: MxNxK"
+        )
     if kind in ("random", "skinny", "long", "layers"):
         if trans:
             raise ValueError(f"trans={trans!r} has no say in {kind} shapes; leave it out")
@@ -71,9 +75,16 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
         sides = range(_FLAT[0], _FLAT[1] + 1, number(step) if step else _FLAT_STEP)
     named = trans or ("NN" if kind == "flat" else "NN,NT,TN,TT")
     pairs = [*map(pair_of, named.split(","))]
+    if kind == "sizes":
+        return [(one, pair, "F") for one in parse_sizes(size) for pair in pairs]
     if kind == "cliffs":  # the two side by side, so that both meet the same clock
         return [((n,) * 3, pair, "F") for at in _CLIFFS for pair in pairs for n in (at, at + 1)]
     return [((n,) * 3, pair, "F") for n in sides for pair in pairs]
+
+
+def kind_of(size: str) -> str:
+    """Return the kind of shapes that is asked for; "sizes" where these are told."""
+    return "sizes" if size[:1].isdecimal() else size.partition(":")[0]
 
 
 def _layers() -> list[Case]:

@@ -24,6 +24,9 @@ _LONGEST, _MOST_PRODUCTS = 14.0, 2.0**40
 # The longest short side, and the longest sum.
 _SHORT, _LONGEST_SUM = 128, 500_000
 
+# Multiply-adds of long sums at most: some milliseconds.
+_LONG_PRODUCTS = 2.0**36
+
 # Elements of the largest operand of all of a batch: beyond these, time grows in proportion.
 _BATCH_ELEMENTS = 1 << 24
 
@@ -111,8 +114,25 @@ def _thin(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
             yield (m, n, k) if number % 3 else (m // 8 * 8, n // 8 * 8, -(-k // 8) * 8)
 
 
+def _long(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield small results of long sums, such as Gram matrices: every third square."""
+    rng = np.random.default_rng(seed)
+    for number in itertools.count():
+        m, n = (round(2.0**x) for x in rng.uniform(3, 11, 2))
+        k = round(2.0 ** rng.uniform(10, 18))
+        m, n, k = (
+            x | 1 if odd else -(-x // 8) * 8
+            for x, odd in zip((m, n, k), rng.random(3) < 1 / 3, strict=True)
+        )
+        n = m if number % 3 == 2 else n
+        if max(m, n) * k * of.element_bytes <= MOST_BYTES and m * n * k <= _LONG_PRODUCTS:
+            yield m, n, k
+
+
 # What shapes are drawn, by name.
-KINDS = {"any": _any, "short": _skinny, "large": _large, "layers": _layers, "thin": _thin}
+KINDS = {
+    "any": _any, "short": _skinny, "large": _large, "layers": _layers, "thin": _thin, "long": _long,
+}  # fmt: skip
 
 
 def every_kind(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tilewright.bench.benchmarks.calls import BATCH_NS, MOST_CALLS, ROUNDS, WORKSPACE, ratio_table
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, public_call
-from tilewright.bench.call_cases import Case, cases_of
+from tilewright.bench.call_cases import Case, cases_of, kind_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
@@ -69,7 +69,7 @@ class CCalls(Benchmark):
                 with Program([str(program), library_file(), str(cupy.cuda.Device().id)]) as running:
                     for case in cases:
                         arrays.release()  # the program's process is another
-                        about = {"shapes": asked.size.partition(":")[0], "precision": name}
+                        about = {"shapes": kind_of(asked.size), "precision": name}
                         found = _row(running, arrays, name, case)
                         yield {**about, **_about(arrays, case), **found}
 

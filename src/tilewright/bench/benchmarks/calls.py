@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, operands, public_call
-from tilewright.bench.call_cases import Case, cases_of
+from tilewright.bench.call_cases import Case, cases_of, kind_of
 from tilewright.bench.errors import etas_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import Handle, blas_handle, prepared
@@ -73,7 +73,7 @@ class Calls(Benchmark):
                 yield {"precision": name, "error": str(error)}
                 continue
             for case in cases[name]:
-                about = {"shapes": asked.size.partition(":")[0], "precision": name}
+                about = {"shapes": kind_of(asked.size), "precision": name}
                 yield {**about, **_row(cupy, peers, arrays, case, rng)}
             arrays.release()
 
