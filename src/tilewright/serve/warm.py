@@ -79,7 +79,8 @@ def know(
     empty: Callable[..., Any],
     memory: Memory,
     grad: Callable[[], bool] | None = None,
-    strided: Any = None,
+    part: Any = None,
+    inside: tuple[int, ...] | None = None,
 ) -> None:
     """Let calls with a library's arrays be looked at.
 
@@ -95,14 +96,18 @@ def know(
         Takes shape, dtype and device of a new C.
     memory : Memory
         The library's allocator, for calls that need more than an arena keeps.
-    grad, strided : object
-        PyTorch's ``is_grad_enabled`` and ``strided``.
+    grad : callable, optional
+        PyTorch's ``is_grad_enabled``.
+    part : object
+        The type of CuPy's pointers; PyTorch's ``strided``.
+    inside : tuple of int, optional
+        By `tilewright.serve.arrays.inside`.
     """
     with _beginning:  # two libraries' adapters may be imported at once
         if not _known:
             _known.append(_table.begin())
     if _known[0] is not None:
-        _known[0](library, kind, stream, empty, memory, grad, strided)
+        _known[0](library, kind, stream, empty, memory, grad, part, inside)
         looks[kind] = again
 
 

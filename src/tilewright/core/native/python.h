@@ -15,22 +15,20 @@ typedef struct {
     const char *text;
 } PyMethodDef;
 
-enum { METH_FASTCALL = 0x0080, TP_DESCR_GET = 54 };
+enum { METH_FASTCALL = 0x0080 };
 
-extern PyObject _Py_NoneStruct, PyGetSetDescr_Type;
+extern PyObject _Py_NoneStruct;
 extern PyObject *PyExc_Exception;
 
 PyObject *PyCFunction_NewEx(PyMethodDef *method, PyObject *self, PyObject *module);
 void Py_IncRef(PyObject *x);
 void Py_DecRef(PyObject *x);
 PyObject *PyObject_Type(PyObject *x);
-void *PyType_GetSlot(PyObject *type, int slot);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
 PyObject *PyObject_GetAttrString(PyObject *x, const char *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);
-intptr_t PyObject_Size(PyObject *x);
 PyObject *PyUnicode_InternFromString(const char *text);
 const char *PyUnicode_AsUTF8AndSize(PyObject *text, intptr_t *size);
 intptr_t PyTuple_Size(PyObject *tuple);

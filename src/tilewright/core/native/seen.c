@@ -10,6 +10,9 @@ int tilewright_enabled;
 /* dlpack.h: kDLCUDA, kDLUInt (kDLInt is less), kDLComplex, and the version that `exchange` is of. */
 enum { DL_CUDA = 2, DL_UINT = 1, DL_COMPLEX = 5, DL_MAJOR = 1 };
 
+/* Of PyTorch's functions in C++, one that takes an address of its own. */
+typedef _Bool asks(const void *x);
+
 /* DLPackExchangeAPI of dlpack.h up to what is called here. */
 typedef struct {
     uint32_t major, minor;
@@ -44,51 +47,31 @@ static PyObject *type_of(PyObject *x)
     return type;
 }
 
-/* An attribute by name.  Where the first type that is asked has it as a function in C, that is called
- * from then on, which spares the look for the name, a quarter of the time; it refuses other types. */
+/* Attributes of CuPy's arrays, of their memory, and of PyTorch's tensors. */
 typedef struct {
     const char *text;
     PyObject *name; /* null before it is asked for */
-    PyObject *from; /* the type's object for it; null where it has none */
-    PyObject *(*get)(PyObject *from, PyObject *x, PyObject *type);
 } attribute;
 
-/* Of CuPy's arrays, of their memory, and of PyTorch's tensors. */
 static attribute data = {.text = "data"}, shape = {.text = "shape"}, strides = {.text = "strides"},
-                 dtype = {.text = "dtype"}, contiguous = {.text = "_c_contiguous"},
-                 ndim = {.text = "ndim"}, size = {.text = "size"};
-static attribute ptr = {.text = "ptr"}, device_id = {.text = "device_id"};
-static attribute layout = {.text = "layout"}, tensor_shape = {.text = "shape"},
-                 tensor_dtype = {.text = "dtype"}, requires_grad = {.text = "requires_grad"},
+                 dtype = {.text = "dtype"}, ptr = {.text = "ptr"}, device_id = {.text = "device_id"},
+                 layout = {.text = "layout"}, requires_grad = {.text = "requires_grad"},
                  data_ptr = {.text = "data_ptr"}, stride = {.text = "stride"},
                  get_device = {.text = "get_device"}, is_conj = {.text = "is_conj"},
                  is_neg = {.text = "is_neg"};
 
-/* Look an attribute up in the type of the first object that is asked for it. */
-static void look_up(attribute *it, PyObject *x)
+static PyObject *name_of(attribute *it)
 {
-    if (it->name != NULL)
-        return;
-    it->name = PyUnicode_InternFromString(it->text);
-    it->from = PyObject_GetAttr(type_of(x), it->name);
-    if (it->from == NULL) {
-        PyErr_Clear();
-    } else if (type_of(it->from) == &PyGetSetDescr_Type) {
-        void *const slot = PyType_GetSlot(&PyGetSetDescr_Type, TP_DESCR_GET);
-        memcpy(&it->get, &slot, sizeof slot);
-    }
+    if (it->name == NULL)
+        it->name = PyUnicode_InternFromString(it->text);
+    return it->name;
 }
 
-static PyObject *of(attribute *it, PyObject *x)
-{
-    look_up(it, x);
-    return it->get != NULL ? it->get(it->from, x, NULL) : PyObject_GetAttr(x, it->name);
-}
+static PyObject *of(attribute *it, PyObject *x) { return PyObject_GetAttr(x, name_of(it)); }
 
 static PyObject *call(attribute *it, PyObject *x)
 {
-    look_up(it, x);
-    return PyObject_CallMethodObjArgs(x, it->name, NULL);
+    return PyObject_CallMethodObjArgs(x, name_of(it), NULL);
 }
 
 /* Read an integer and drop its object; sets an error where it is none. */
@@ -143,33 +126,47 @@ PyObject *tilewright_python_type(uint64_t elements)
     return elements % 2 ? NULL : (PyObject *)(uintptr_t)elements;
 }
 
-/* The strides of a contiguous array follow.  Numbers of rows and of elements take less time than
- * CuPy's tuple of both sides, where there is an element. */
-static int see_contiguous(PyObject *x, tilewright_layout *it)
+/* Something within an object, so many bytes from where it begins. */
+static void *within(void *x, int64_t at)
 {
-    const int64_t rows = number(of(&ndim, x)) == 2 ? PyObject_Size(x) : 0;
-    it->steps[0] = FOLLOWING;
-    if (rows > 0 && (it->shape[1] = number(of(&size, x)) / rows) > 0) {
-        it->shape[0] = rows;
-        it->dimensions = 2;
-    } else if (tilewright_is_well()) {
-        it->dimensions = several(of(&shape, x), it->shape);
-    }
-    return it->dimensions > 0;
+    void *found;
+    memcpy(&found, (char *)x + at, sizeof found);
+    return found;
 }
 
-static int see_cupy_layout(PyObject *x, tilewright_layout *it)
+/* A C++ vector of sizes begins with where they begin and end; returns how many, or 0. */
+static int64_t vector(PyObject *x, int64_t at, int64_t *to)
 {
-    look_up(&contiguous, x);
-    const int follow = contiguous.from == NULL ? NO : tilewright_truth(of(&contiguous, x));
-    if (follow != NO)
-        return follow == YES && see_contiguous(x, it);
-    it->dimensions = several(of(&shape, x), it->shape);
-    return it->dimensions > 0 && several(of(&strides, x), it->steps) == it->dimensions;
+    const int64_t *const first = within(x, at), *const end = within(x, at + (int64_t)sizeof first);
+    const int64_t count = end - first;
+    if (count < 2 || count > MOST_DIMENSIONS)
+        return 0;
+    memcpy(to, first, (size_t)count * sizeof *to);
+    return count;
+}
+
+/* The attributes where they lie, which makes no objects. */
+static int see_fields(PyObject *x, tilewright_seen *it)
+{
+    const tilewright_arrays *const known = &tilewright_libraries[CUPY];
+    const int64_t *const at = known->inside;
+    PyObject *const memory = within(x, at[IN_DATA]);
+    if (memory == NULL || type_of(memory) != known->part)
+        return NO;
+    it->address = (uint64_t)(uintptr_t)within(memory, at[IN_PTR]);
+    int32_t device;
+    memcpy(&device, (char *)memory + at[IN_DEVICE], sizeof device);
+    it->device = device;
+    it->layout.elements = (uint64_t)(uintptr_t)within(x, at[IN_DTYPE]);
+    it->layout.dimensions = vector(x, at[IN_SHAPE], it->layout.shape);
+    return it->layout.dimensions > 0 &&
+           vector(x, at[IN_STRIDES], it->layout.steps) == it->layout.dimensions;
 }
 
 static int see_cupy(PyObject *x, tilewright_seen *it)
 {
+    if (tilewright_libraries[CUPY].has_inside)
+        return see_fields(x, it);
     PyObject *const memory = of(&data, x);
     if (memory == NULL)
         return NO;
@@ -177,7 +174,10 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
     if (tilewright_is_well())
         it->device = number(of(&device_id, memory));
     Py_DecRef(memory);
-    if (!tilewright_is_well() || !see_cupy_layout(x, &it->layout))
+    if (tilewright_is_well())
+        it->layout.dimensions = several(of(&shape, x), it->layout.shape);
+    if (it->layout.dimensions == 0 ||
+        several(of(&strides, x), it->layout.steps) != it->layout.dimensions)
         return NO;
     it->layout.elements = identity(of(&dtype, x));
     return it->layout.elements != 0;
@@ -199,7 +199,7 @@ static int see_described(PyObject *x, tilewright_seen *it)
     }
     it->layout.elements =
         found.code <= DL_UINT /* PyTorch's int4 is described as int8 is, and so on */
-            ? identity(of(&tensor_dtype, x))
+            ? identity(of(&dtype, x))
             : (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
     if (found.code == DL_COMPLEX) /* no others are lazily conjugated */
         it->conjugated = tilewright_truth(call(&is_conj, x));
@@ -212,7 +212,7 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
     PyObject *const how = of(&layout, x);
     if (how != NULL)
         Py_DecRef(how);
-    if (how != tilewright_libraries[TORCH].strided)
+    if (how != tilewright_libraries[TORCH].part)
         return NO;
     it->address = tilewright_address(call(&data_ptr, x));
     if (tilewright_is_well())
@@ -220,19 +220,30 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
     if (tilewright_is_well())
         it->conjugated = tilewright_truth(call(&is_conj, x));
     if (tilewright_is_well())
-        it->layout.dimensions = several(of(&tensor_shape, x), it->layout.shape);
+        it->layout.dimensions = several(of(&shape, x), it->layout.shape);
     if (it->layout.dimensions == 0 ||
         several(call(&stride, x), it->layout.steps) != it->layout.dimensions)
         return NO;
-    it->layout.elements = identity(of(&tensor_dtype, x));
+    it->layout.elements = identity(of(&dtype, x));
     return it->layout.elements != 0;
+}
+
+/* Whether a tensor is the negative of what lies in memory, or its gradient is wanted. */
+static int is_unusual(PyObject *x, int grad)
+{
+    const int64_t *const at = tilewright_libraries[TORCH].inside;
+    if (!tilewright_libraries[TORCH].has_inside)
+        return tilewright_truth(call(&is_neg, x)) != NO ||
+               (grad && tilewright_truth(of(&requires_grad, x)) != NO);
+    void *const tensor = (char *)x + at[IN_TENSOR], *const itself = within(x, at[IN_TENSOR]);
+    return itself == NULL || ((asks *)(uintptr_t)at[IN_IS_NEG])(tensor) ||
+           (grad && ((asks *)(uintptr_t)at[IN_REQUIRES_GRAD])(itself));
 }
 
 static int see_torch(PyObject *x, int grad, tilewright_seen *it)
 {
     return (tilewright_libraries[TORCH].describe != NULL ? see_described : see_attributes)(x, it) &&
-           tilewright_truth(call(&is_neg, x)) == NO &&
-           (!grad || tilewright_truth(of(&requires_grad, x)) == NO);
+           !is_unusual(x, grad);
 }
 
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
@@ -287,20 +298,33 @@ static tilewright_describe *description_by(PyObject *type)
     return found != NULL && found->major == DL_MAJOR ? found->describe : NULL;
 }
 
+/* Read the numbers of a tuple; false where they are none, or too many. */
+static int read_inside(PyObject *given, int64_t *to)
+{
+    const intptr_t count = given == &_Py_NoneStruct ? 0 : PyTuple_Size(given);
+    if (count <= 0 || count > MOST_INSIDE)
+        return NO;
+    for (intptr_t i = 0; i < count && tilewright_is_well(); ++i)
+        to[i] = PyLong_AsLongLong(PyTuple_GetItem(given, i));
+    return tilewright_is_well();
+}
+
 PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    const int64_t kind = count == 7 ? PyLong_AsLongLong(given[0]) : KINDS;
+    const int64_t kind = count == 8 ? PyLong_AsLongLong(given[0]) : KINDS;
     if (kind < 0 || kind >= KINDS || tilewright_libraries[kind].type != NULL)
         return tilewright_none();
-    tilewright_libraries[kind].stream = tilewright_kept(given[2]);
-    tilewright_libraries[kind].empty = tilewright_kept(given[3]);
-    tilewright_libraries[kind].memory = tilewright_kept(given[4]);
-    tilewright_libraries[kind].grad = tilewright_kept(given[5]);
-    tilewright_libraries[kind].strided = tilewright_kept(given[6]);
+    tilewright_arrays *const it = &tilewright_libraries[kind];
+    it->stream = tilewright_kept(given[2]);
+    it->empty = tilewright_kept(given[3]);
+    it->memory = tilewright_kept(given[4]);
+    it->grad = tilewright_kept(given[5]);
+    it->part = tilewright_kept(given[6]);
+    it->has_inside = read_inside(given[7], it->inside);
     if (kind == TORCH)
-        tilewright_libraries[kind].describe = description_by(given[1]);
-    tilewright_libraries[kind].type = tilewright_kept(given[1]);
+        it->describe = description_by(given[1]);
+    it->type = tilewright_kept(given[1]);
     return tilewright_none();
 }
 

@@ -22,6 +22,14 @@ typedef struct {
 
 typedef int tilewright_describe(PyObject *x, tilewright_described *it);
 
+/* Of CuPy's arrays: bytes from where one begins to its pointer, its type of elements, vectors of shape
+ * and strides, and from where a pointer begins to address and device. */
+enum { IN_DATA, IN_DTYPE, IN_SHAPE, IN_STRIDES, IN_PTR, IN_DEVICE, MOST_INSIDE };
+
+/* Of PyTorch's: bytes to the at::Tensor, and addresses of at::native::is_neg, which takes that, and of
+ * c10::TensorImpl::requires_grad, which takes what that points to. */
+enum { IN_TENSOR, IN_IS_NEG, IN_REQUIRES_GRAD };
+
 /* What a library's arrays are, and what is asked of it in Python. */
 typedef struct {
     PyObject *type;   /* of exactly such arrays */
@@ -29,7 +37,9 @@ typedef struct {
     PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
     PyObject *memory; /* memory(device, bytes) -> an address of the current stream's, its owner */
     PyObject *grad;   /* PyTorch's is_grad_enabled() */
-    PyObject *strided;
+    PyObject *part;   /* the type of CuPy's pointers; PyTorch's layout of dense tensors */
+    int has_inside;   /* whether it is known what lies where: attributes tell the same */
+    int64_t inside[MOST_INSIDE];
     tilewright_describe *describe; /* DLPack's function, where PyTorch has one */
 } tilewright_arrays;
 
@@ -40,9 +50,6 @@ extern int tilewright_enabled;
 
 /* Arrays of more dimensions take a closer look at every call. */
 enum { MOST_DIMENSIONS = 4 };
-
-/* A first stride: all follow from shape and type, because CuPy calls the array contiguous. */
-#define FOLLOWING INT64_MIN
 
 /* What there is to know of an array besides its address.  Strides in the library's own unit. */
 typedef struct {
@@ -91,7 +98,7 @@ int tilewright_truth(PyObject *x);
 /* enable(yes) sets tilewright_enabled. */
 PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t count);
 
-/* know(kind, type, stream, empty, memory, grad, strided): let calls with a library's arrays be
+/* know(kind, type, stream, empty, memory, grad, part, inside): let calls with a library's arrays be
  * looked at. */
 PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count);
 

@@ -11,6 +11,7 @@ from tilewright.backend import OutOfMemoryError
 from tilewright.serve import warm
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
+from tilewright.serve.arrays.inside import of_cupy
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -93,4 +94,7 @@ def _empty_on(shape: tuple[int, ...], dtype: Any, _: int) -> Any:
     return cupy.ndarray(shape, dtype)
 
 
-warm.know(warm.CUPY, cupy.ndarray, stream_of, _empty_on, memory)
+warm.know(
+    warm.CUPY, cupy.ndarray, stream_of, _empty_on, memory,
+    part=cupy.cuda.MemoryPointer, inside=of_cupy(cupy),
+)  # fmt: skip

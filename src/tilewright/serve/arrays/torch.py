@@ -12,6 +12,7 @@ from tilewright.backend import OutOfMemoryError
 from tilewright.serve import warm
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
+from tilewright.serve.arrays.inside import of_torch
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -147,5 +148,6 @@ def _empty_on(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
 
 
 warm.know(
-    warm.TORCH, torch.Tensor, stream_of, _empty_on, memory, torch.is_grad_enabled, torch.strided
-)
+    warm.TORCH, torch.Tensor, stream_of, _empty_on, memory,
+    torch.is_grad_enabled, torch.strided, of_torch(torch),
+)  # fmt: skip
