@@ -11,14 +11,25 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.portfolio.find import on_reload
 from tilewright.serve.arenas import Memory
 from tilewright.timeline import is_recording, on_change
 
-__all__ = ["CUPY", "TORCH", "again", "forget", "know", "looks", "of_triangle", "remember"]
+__all__ = [
+    "CUPY",
+    "TORCH",
+    "again",
+    "forget",
+    "group",
+    "know",
+    "looks",
+    "of_triangle",
+    "remember",
+    "remember_group",
+]
 
 # arrays.c: libraries.
 CUPY, TORCH = 0, 1
@@ -28,7 +39,8 @@ class _Table:
     """The core's functions; none where there is no core, or Python runs without its lock."""
 
     def __init__(self) -> None:
-        self.remember: Callable[..., None] | None = None
+        self.remember: Callable[..., None] = _nothing
+        self.remember_group: Callable[..., None] = _nothing
         self.forget: Callable[[], None] = _nothing
 
     def begin(self) -> Any:
@@ -40,12 +52,12 @@ class _Table:
             return None
         function = found.tilewright_function
         function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
-        function(b"begin")(int, float, complex, _failed)
+        function(b"begin")(int, float, complex, _failed, _refuse_overlaps)
         enable = function(b"enable")
-        global again
-        again = function(b"again")
-        looks_at_all.append(function(b"look"))
+        global again, group
+        again, group = function(b"again"), function(b"group")
         self.remember, self.forget = function(b"remember"), function(b"forget")
+        self.remember_group = function(b"remember_group")
         on_change(lambda: enable(not is_recording()))  # a timeline sees launches made in Python
         on_reload(self.forget)
         enable(not is_recording())
@@ -62,10 +74,9 @@ again: Callable[..., Any] = _nothing
 looks: dict[type, Callable[..., Any]] = {}
 """What does all of gemm() for a call like one made before, by the kind of a; of others None."""
 
-looks_at_all: list[Callable[..., Any]] = []
-"""Of lists of matrices of one known library and device: returns what there is to know of all as
-bytes, the same object as a recent call's equal ones, and their addresses as bytes; None of any
-others.  Empty where there is no core."""
+group: Callable[..., Any] = _nothing
+"""Does all of grouped_gemm() for lists like a call's before: returns a list of results, and the
+numbers of products that are still to be computed; None for any other call."""
 
 _table = _Table()
 _known: list[Any] = []
@@ -127,8 +138,29 @@ def remember(given: tuple[Any, ...], used: Any, plan: Any, *about: Any) -> None:
         complex, scalars are integers; the largest scalar; and of a, b and c the bytes from the
         first element to the end of the last.
     """
-    if _table.remember is not None:
-        _table.remember(*given, used, plan.native, plan, *about)
+    _table.remember(*given, used, plan.native, plan, *about)
+
+
+def remember_group(
+    given: tuple[Any, ...], launches: Sequence[tuple[Any, int]], keep: Any, *about: Any
+) -> None:
+    """Keep the plans of a group for calls like it.
+
+    Parameters
+    ----------
+    given : tuple
+        grouped_gemm's arguments: a, b, c (None: new ones), alpha, beta, trans_a, trans_b, out_dtype.
+    launches : sequence of tuple
+        Plans, and the number of the first of each one's products among those that are launched.
+    keep : object
+        Types, by whose addresses groups are known.
+    about
+        What makes new results of a[0]; numbers of products that are still to be computed; where each
+        launched product's A, B and C are among all matrices, as 32-bit numbers, and extents of all
+        as 64-bit numbers; whether scalars may be complex, whether they are integers, the largest.
+    """
+    native = tuple((plan.native, first) for plan, first in launches)
+    _table.remember_group(*given, native, (launches, keep), *about)
 
 
 def of_triangle(lower: bool, reads_c: bool, accuracy: Any) -> str:
@@ -142,6 +174,13 @@ def of_triangle(lower: bool, reads_c: bool, accuracy: Any) -> str:
 def forget() -> None:
     """Forget all calls."""
     _table.forget()
+
+
+def _refuse_overlaps(*lists: list[Any]) -> None:
+    """Raise the error of a group whose results share memory with other matrices."""
+    from tilewright.serve.grouped.overlaps import refuse_overlaps
+
+    refuse_overlaps(*lists)
 
 
 def _failed(ordinal: int, status: int) -> None:

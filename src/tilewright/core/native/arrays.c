@@ -5,8 +5,7 @@
  * `again` does all of gemm() for a call like one made before, and returns None for any other: a
  * closer look at its arguments is the caller's, who then lets `remember` keep its plan.  Whatever is
  * unusual (other types, scalars, devices, memory that overlaps) is left to that closer look. */
-#include "core.h"
-#include "seen.h"
+#include "arrays.h"
 #include "table.h"
 
 #include <math.h>
@@ -38,9 +37,7 @@ typedef struct {
     const tilewright_plan *plan;
     void *plan_owner, *shape, *dtype, *device; /* Python's; the last three of a new C */
     int exchanged;                             /* whether the kernel's A is the caller's b */
-    int is_complex;                            /* whether scalars may be */
-    int whole;                                 /* whether scalars are integers of 32 bits */
-    double most;                               /* finite scalars beyond it are refused */
+    tilewright_scalars scalars;
     uint64_t extent_a, extent_b, extent_c;     /* bytes from the first element to the last's end */
     struct {
         int64_t a, b; /* from them to C: distances at which no element is shared */
@@ -65,8 +62,7 @@ typedef struct {
 
 static int is_none(const PyObject *x) { return x == &_Py_NoneStruct; }
 
-/* One of N, T and C in either case; 0 where it is spelled otherwise. */
-static char operation(PyObject *x)
+char tilewright_operation(PyObject *x)
 {
     intptr_t size = 0;
     const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
@@ -74,8 +70,7 @@ static char operation(PyObject *x)
     return letter == 'N' || letter == 'T' || letter == 'C' ? letter : '\0';
 }
 
-/* A Python number as it is; others may change their value, or be none. */
-static int scalar(PyObject *x, tilewright_scalar *it)
+int tilewright_scalar_of(PyObject *x, tilewright_scalar *it)
 {
     PyObject *const type = PyObject_Type(x);
     Py_DecRef(type);
@@ -118,10 +113,10 @@ static int read_call(PyObject *const *given, request *it)
     if (!key->new_c && (!tilewright_see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
                         it->c.device != it->a.device || !is_none(given[OUT_DTYPE])))
         return NO;
-    key->trans_a = operation(given[TRANS_A]);
-    key->trans_b = key->trans_a ? operation(given[TRANS_B]) : '\0';
-    if (!key->trans_b || !scalar(given[ALPHA], &it->alpha) ||
-        !scalar(given[BETA], &it->beta) || !accuracy_of(given[ACCURACY], key) ||
+    key->trans_a = tilewright_operation(given[TRANS_A]);
+    key->trans_b = key->trans_a ? tilewright_operation(given[TRANS_B]) : '\0';
+    if (!key->trans_b || !tilewright_scalar_of(given[ALPHA], &it->alpha) ||
+        !tilewright_scalar_of(given[BETA], &it->beta) || !accuracy_of(given[ACCURACY], key) ||
         it->a.device != it->b.device)
         return NO;
     key->type = tilewright_libraries[it->kind].type;
@@ -137,15 +132,16 @@ static int read_call(PyObject *const *given, request *it)
     return YES;
 }
 
-static int is_within(double x, const entry *it)
+static int is_within(double x, const tilewright_scalars *it)
 {
     return it->whole ? x == floor(x) && x >= -it->most - 1 && x <= it->most
                      : !(fabs(x) > it->most) || isinf(x);
 }
 
-static int scalars_are_right(const request *call, const entry *it)
+int tilewright_takes_scalars(const tilewright_scalars *it, const tilewright_scalar *alpha,
+                     const tilewright_scalar *beta)
 {
-    const tilewright_scalar *const both[] = {&call->alpha, &call->beta};
+    const tilewright_scalar *const both[] = {alpha, beta};
     for (int i = 0; i < 2; ++i)
         if (!is_within(both[i]->re, it) || !is_within(both[i]->im, it) ||
             (both[i]->im != 0 && !it->is_complex))
@@ -192,12 +188,16 @@ static int started(const tilewright_plan *plan, const tilewright_call *call, uin
 }
 
 /* The address of some memory of the arrays' library, and what keeps it: null where there is none. */
-static PyObject *borrowed(int kind, PyObject *device, uint64_t bytes, uint64_t *address)
+static PyObject *borrowed(const request *call, uint64_t bytes, uint64_t *address)
 {
+    PyObject *const device = PyLong_FromLong((long)call->a.device);
     PyObject *const size = PyLong_FromUnsignedLongLong(bytes);
-    PyObject *const pair =
-        size == NULL ? NULL : PyObject_CallFunctionObjArgs(tilewright_libraries[kind].memory,
-                                                           device, size, NULL);
+    PyObject *pair = NULL;
+    if (device != NULL && size != NULL)
+        pair = PyObject_CallFunctionObjArgs(tilewright_libraries[call->kind].memory, device, size,
+                                            NULL);
+    if (device != NULL)
+        Py_DecRef(device);
     if (size != NULL)
         Py_DecRef(size);
     PyObject *const first = pair == NULL ? NULL : PyTuple_GetItem(pair, 0);
@@ -211,10 +211,10 @@ static PyObject *borrowed(int kind, PyObject *device, uint64_t bytes, uint64_t *
 
 /* What is enqueued on the library's current stream later may have the memory that was borrowed. */
 static int start_borrowing(const request *call, const tilewright_plan *plan,
-                           const tilewright_call *about, PyObject *device)
+                           const tilewright_call *about)
 {
     uint64_t address = 0;
-    PyObject *const pair = borrowed(call->kind, device, tilewright_plan_bytes(plan), &address);
+    PyObject *const pair = borrowed(call, tilewright_plan_bytes(plan), &address);
     if (pair == NULL)
         return TILEWRIGHT_NO_WORKSPACE;
     const int status = started(plan, about, address);
@@ -222,30 +222,33 @@ static int start_borrowing(const request *call, const tilewright_plan *plan,
     return status;
 }
 
-static int enqueue(const request *call, const entry *it)
+uint64_t tilewright_stream_of(int kind, int64_t device)
 {
-    PyObject *const device = PyLong_FromLong((long)call->a.device);
+    PyObject *const where = PyLong_FromLong((long)device);
     PyObject *const stream =
-        device == NULL ? NULL : PyObject_CallFunctionObjArgs(
-                                    tilewright_libraries[call->kind].stream, device, NULL);
-    const uint64_t at = tilewright_address(stream);
-    int status = TILEWRIGHT_NO_WORKSPACE;
-    if (tilewright_is_well()) {
-        const uint64_t a = call->a.address, b = call->b.address;
-        const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
-                                       call->c.address, 0, call->alpha, call->beta,
-                                       (void *)(uintptr_t)at, {0}, NULL};
-        status = started(it->plan, &about, 0);
-        if (status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan))
-            status = start_borrowing(call, it->plan, &about, device);
-    }
-    if (device != NULL)
-        Py_DecRef(device);
-    return status;
+        where == NULL ? NULL
+                      : PyObject_CallFunctionObjArgs(tilewright_libraries[kind].stream, where, NULL);
+    if (where != NULL)
+        Py_DecRef(where);
+    return tilewright_address(stream);
 }
 
-/* Raise what a CUresult stands for. */
-static PyObject *raise_status(int64_t device, int status)
+static int enqueue(const request *call, const entry *it)
+{
+    const uint64_t stream = tilewright_stream_of(call->kind, call->a.device);
+    if (!tilewright_is_well())
+        return TILEWRIGHT_NO_WORKSPACE;
+    const uint64_t a = call->a.address, b = call->b.address;
+    const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
+                                   call->c.address, 0, call->alpha, call->beta,
+                                   (void *)(uintptr_t)stream, {0}, NULL};
+    const int status = started(it->plan, &about, 0);
+    return status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan)
+               ? start_borrowing(call, it->plan, &about)
+               : status;
+}
+
+PyObject *tilewright_raise(int64_t device, int status)
 {
     PyObject *const where = PyLong_FromLong((long)device), *const what = PyLong_FromLong(status);
     PyObject *const made = PyObject_CallFunctionObjArgs(failed, where, what, NULL);
@@ -265,7 +268,7 @@ static PyObject *repeated(request *call, const entry *it, PyObject *c)
     if (status == 0)
         return c;
     Py_DecRef(c);
-    return status < 0 ? tilewright_none() : raise_status(call->a.device, status);
+    return status < 0 ? tilewright_none() : tilewright_raise(call->a.device, status);
 }
 
 static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
@@ -275,7 +278,7 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
     if (!tilewright_enabled || count != ARGUMENTS || !read_call(given, &call))
         return tilewright_none();
     const entry *const found = tilewright_table_find(&plans, &call.key);
-    if (found == NULL || !scalars_are_right(&call, found))
+    if (found == NULL || !tilewright_takes_scalars(&found->scalars, &call.alpha, &call.beta))
         return tilewright_none();
     if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
         return tilewright_none();
@@ -324,7 +327,7 @@ enum {
     ELEMENTS,
     WHERE,
     EXCHANGED,
-    COMPLEX,
+    COMPLEX, /* as tilewright_read_scalars takes them */
     WHOLE,
     MOST,
     EXTENT_A,
@@ -332,6 +335,16 @@ enum {
     EXTENT_C,
     REMEMBERED
 };
+
+tilewright_scalars tilewright_read_scalars(PyObject *const *given)
+{
+    tilewright_scalars found = {0, 0, 0};
+    found.is_complex = PyObject_IsTrue(given[0]) == YES;
+    found.whole = tilewright_is_well() && PyObject_IsTrue(given[1]) == YES;
+    if (tilewright_is_well())
+        found.most = PyFloat_AsDouble(given[2]);
+    return found;
+}
 
 /* Read what there is to know besides the key; false where something is not what it should be. */
 static int read_entry(PyObject *const *given, entry *it)
@@ -341,11 +354,9 @@ static int read_entry(PyObject *const *given, entry *it)
     it->plan = (const tilewright_plan *)(uintptr_t)PyLong_AsUnsignedLongLong(given[PLAN]);
     for (int i = 0; i < 3 && tilewright_is_well(); ++i)
         *numbers[i] = PyLong_AsUnsignedLongLong(given[EXTENT_A + i]);
-    if (tilewright_is_well())
-        it->most = PyFloat_AsDouble(given[MOST]);
     it->exchanged = tilewright_is_well() && PyObject_IsTrue(given[EXCHANGED]) == YES;
-    it->is_complex = tilewright_is_well() && PyObject_IsTrue(given[COMPLEX]) == YES;
-    it->whole = tilewright_is_well() && PyObject_IsTrue(given[WHOLE]) == YES;
+    if (tilewright_is_well())
+        it->scalars = tilewright_read_scalars(given + COMPLEX);
     return tilewright_is_well();
 }
 
@@ -399,19 +410,21 @@ static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
     (void)self, (void)given, (void)count;
     while ((it = tilewright_table_take(&plans)) != NULL)
         forget_entry(it);
+    tilewright_forget_groups();
     return tilewright_none();
 }
 
-/* begin(int, float, complex, failed) */
+/* begin(int, float, complex, failed, refuse) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (count != 4)
+    if (count != 5)
         return tilewright_none();
     an_int = tilewright_kept(given[0]);
     a_float = tilewright_kept(given[1]);
     a_complex = tilewright_kept(given[2]);
     failed = tilewright_kept(given[3]);
+    tilewright_refuse_by(tilewright_kept(given[4]));
     return tilewright_none();
 }
 
@@ -422,7 +435,8 @@ TILEWRIGHT_API PyObject *tilewright_function(const char *name)
         {"again", again, METH_FASTCALL, NULL},   {"remember", remember, METH_FASTCALL, NULL},
         {"forget", forget, METH_FASTCALL, NULL}, {"enable", tilewright_enable, METH_FASTCALL, NULL},
         {"know", tilewright_know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL},
-        {"look", tilewright_look, METH_FASTCALL, NULL}};
+        {"group", tilewright_group, METH_FASTCALL, NULL},
+        {"remember_group", tilewright_remember_group, METH_FASTCALL, NULL}};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; ++i)
         if (strcmp(methods[i].name, name) == 0)
             return PyCFunction_NewEx(&methods[i], NULL, NULL);

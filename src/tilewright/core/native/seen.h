@@ -102,9 +102,4 @@ PyObject *tilewright_enable(PyObject *self, PyObject *const *given, intptr_t cou
  * looked at. */
 PyObject *tilewright_know(PyObject *self, PyObject *const *given, intptr_t count);
 
-/* look(matrices, ...): what there is to know of the matrices of some lists, as bytes, and their
- * addresses, as bytes; None where one takes a closer look.  The first is the very object that it was
- * before, if that was one of the last calls, so that it is soon found again. */
-PyObject *tilewright_look(PyObject *self, PyObject *const *given, intptr_t count);
-
 #endif

@@ -1,10 +1,13 @@
-"""Groups on a CUDA device: plans of many products, looked up by what their arrays look like.
+"""Groups on a CUDA device: plans of many products.
 
 ::
 
     arrays  ->  layouts, addresses  ->  prepared: plans of up to 128 problems each  ->  started
                                              |
                                              +--  what no kernel for groups takes: gemm, one by one
+
+Calls like one made before are found by what their arrays look like, and started, in C
+(`tilewright.serve.warm.group`).
 
 A plan is of one variant; problems with more tiles than most are cut along n into several of its
 table (prelude/grouped.h), so that few of a launch's blocks have nothing to do.
@@ -26,13 +29,11 @@ from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import choose
-from tilewright.portfolio.find import generation
-from tilewright.precision import Precision, dtype_of, precision_of
+from tilewright.precision import PRECISIONS, Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.arrange import shapes_of
-from tilewright.serve.calls import keep, kept
 from tilewright.serve.checks import check_scalars, loaded, scalars_of
 from tilewright.serve.grouped.overlaps import may_overlap, refuse_overlaps
 from tilewright.serve.kernels import ready_for_group
@@ -54,11 +55,6 @@ _MOST = 2**31
 # A problem is cut where it has so many times the tiles of the mean of its launch.
 _UNEVEN = 2
 
-_ADDRESS_BYTES = 8
-
-# Of a group: verified distances between its arrays that are kept.
-_APART = 8
-
 
 @dataclass(frozen=True)
 class _Prepared:
@@ -67,15 +63,14 @@ class _Prepared:
     Parameters
     ----------
     launches : tuple
-        Plans, and where the addresses of each one's problems begin, in bytes.
+        Plans, and the number of the first of each one's problems among all that are launched.
     places : NDArray
         Where among all arrays, numbered as in `extents`, each launched problem's A, B and C are.
     rest : tuple of int
         Numbers of the products that are computed one by one.
-    extents : NDArray
-        Bytes of each array, from the first element to the end of the last: all of a, of b and of c.
-    apart : list of bytes
-        Distances between all arrays at which none overlap, the newest last.
+    addresses, extents : NDArray
+        Of each array, extents in bytes from the first element to the end of the last: all of a, of
+        b and of c, which are 0 of new ones.
     precision : Precision
         Of all.
     ordinal : int
@@ -87,14 +82,19 @@ class _Prepared:
     """
 
     launches: tuple[tuple[Plan, int], ...]
-    places: NDArray[np.intp]
+    places: NDArray[np.uint32]
     rest: tuple[int, ...]
+    addresses: NDArray[np.uint64]
     extents: NDArray[np.uint64]
-    apart: list[bytes]
     precision: Precision
     ordinal: int
     shapes: list[tuple[int, int]]
     keep: tuple[Any, ...]
+
+    @property
+    def spans(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Where each array begins and ends."""
+        return self.addresses, self.addresses + self.extents
 
 
 def in_one_launch(
@@ -121,39 +121,46 @@ def in_one_launch(
     if library is None:
         return None
     is_new = c[0] is None
+    # Types as warm.group knows them.
+    alpha, beta = (x.item() if isinstance(x, np.generic) else x for x in (alpha, beta))
+    given = a, b, None if is_new else c, alpha, beta, trans_a, trans_b, out_dtype
+    found = warm.group(*given)
+    if found is not None:
+        return found
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    seen = warm.looks_at_all and warm.looks_at_all[0](a, b, *(() if is_new else (c,)))
-    key = prepared = None
-    if seen:
-        kinds = _kind_of(alpha), _kind_of(beta)
-        key = "group", library.__name__, seen[0], is_new, ops, out_dtype, kinds, generation()
-        prepared = kept(key)
+    views, of = _views(library, a, b, c), _precision(a[0], c[0], out_dtype)
+    if views is None or of is None:
+        return None
+    scalars = _scalars(alpha, beta, of, c[0])
+    prepared = _prepared(views, ops, of, scalars)
     if prepared is None:
-        prepared = _looked_up(library, (a, b, c), ops, alpha, beta, out_dtype)
-        if prepared is None:
-            return None
-        if key is not None:
-            keep(key, prepared, large=True)
-    scalars = _scalars(alpha, beta, prepared.precision, c[0])
-    results = _new_results(library, a[0], prepared) if is_new else c
-    if is_new and seen:
-        made = warm.looks_at_all[0](results)  # None once a timeline is started meanwhile
-        seen = made and (seen[0], seen[1] + made[1])
-    addresses = _addresses(library, (a, b, results), seen)
-    if not is_new:
-        _keep_apart(prepared, addresses, (a, b, c))
+        return None
+    make = partial(_new_results, library, prepared.shapes, prepared.precision)
+    if is_new:
+        c = make(a[0])
+        see = _seeing(library)
+        prepared.addresses[-len(c) :] = [see(x).address for x in c]
+    elif may_overlap(*(x.reshape(3, -1).T for x in prepared.spans)):
+        refuse_overlaps(a, b, c)
+    _start(prepared, scalars, library)
+    whole = of.is_short and of.is_whole
+    warm.remember_group(
+        given, prepared.launches, (prepared.keep, out_dtype), make, prepared.rest,
+        prepared.places.tobytes(), prepared.extents.tobytes(), of.is_complex, whole,
+        2.0**31 - 1 if whole else PRECISIONS["s"].largest if of.is_short else of.largest,
+    )  # fmt: skip
+    return c, prepared.rest
+
+
+def _start(prepared: _Prepared, scalars: tuple[Any, Any], library: Any) -> None:
+    """Enqueue all launches on the library's current stream."""
     live, stream = device_at(prepared.ordinal), library.stream_of(prepared.ordinal)
-    call: Any = call_of(0, 0, 0, *scalars, stream, members=addresses.take(prepared.places))
-    first = call.members
-    for plan, at in prepared.launches:
-        call.members = first + at
+    members = prepared.addresses.take(prepared.places)
+    call: Any = call_of(0, 0, 0, *scalars, stream, members=members)
+    begin = call.members
+    for plan, first in prepared.launches:
+        call.members = begin + first * members.strides[0]
         enqueue(live, plan, call, stream, library.memory)
-    return results, prepared.rest
-
-
-def _kind_of(value: Any) -> tuple[type, bool, bool]:
-    """Return what plans depend on of a scalar."""
-    return type(value), bool(value == 0), complex(value).imag != 0
 
 
 # -- what there is to see ----------------------------------------------------------------
@@ -173,9 +180,14 @@ def _library(x: Any) -> Any:
     return None
 
 
+def _seeing(library: Any) -> Any:
+    """Return what tells what there is to know of an array."""
+    return getattr(library, "narrow_view", None) or partial(library.view, "a")
+
+
 def _views(library: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any] | None:
     """Return what there is to know of each product's arrays; None where one is unusual."""
-    see = getattr(library, "narrow_view", None) or partial(library.view, "a")
+    see = _seeing(library)
     kind, first = type(a[0]), a[0].dtype
     has_c = c[0] is not None
     found = []
@@ -228,49 +240,16 @@ def _scalars(alpha: Any, beta: Any, of: Precision, c: Any) -> tuple[Any, Any]:
     return alpha, beta
 
 
-def _looked_up(
-    library: Any, lists: tuple[list[Any], ...], ops: tuple[Trans, Trans], alpha: Any, beta: Any,
-    asked: Any,
-) -> _Prepared | None:  # fmt: skip
-    """Return how a group is computed, by a closer look; None where `gemm` has to look."""
-    a, b, c = lists
-    views = _views(library, a, b, c)
-    of = _precision(a[0], c[0], asked)
-    if views is None or of is None:
-        return None
-    return _prepared(views, ops, of, _scalars(alpha, beta, of, c[0]))
-
-
-def _new_results(library: Any, like: Any, prepared: _Prepared) -> list[Any]:
-    of, dtype = prepared.precision, like.dtype
+def _new_results(
+    library: Any, shapes: list[tuple[int, int]], of: Precision, like: Any
+) -> list[Any]:
+    dtype = like.dtype
     if of.is_short:
         torch = sys.modules.get("torch")
         named = getattr(torch, of.result_name, None) if hasattr(like, "data_ptr") else None
         dtype = named or dtype_of(of.result_name)
-    made: list[Any] = library.new_arrays(like, prepared.shapes, dtype)
+    made: list[Any] = library.new_arrays(like, shapes, dtype)
     return made
-
-
-def _addresses(library: Any, lists: tuple[list[Any], ...], seen: Any) -> NDArray[np.uint64]:
-    """Return the addresses of all arrays: of a, of b and of c."""
-    if seen:
-        return np.frombuffer(seen[1], np.uint64)
-    see = getattr(library, "narrow_view", None) or partial(library.view, "a")
-    return np.array([see(x).address for some in lists for x in some], np.uint64)
-
-
-def _keep_apart(
-    prepared: _Prepared, addresses: NDArray[np.uint64], lists: tuple[list[Any], ...]
-) -> None:
-    """Refuse results that share memory with other arrays; calls like it are not looked at."""
-    distances = bytes(addresses - addresses[0])
-    if distances in prepared.apart:
-        return
-    ends = addresses + prepared.extents
-    if may_overlap(addresses.reshape(3, -1).T, ends.reshape(3, -1).T):
-        refuse_overlaps(*lists)
-    prepared.apart.append(distances)
-    del prepared.apart[:-_APART]
 
 
 # -- how they are computed ---------------------------------------------------------------
@@ -291,7 +270,7 @@ def _prepared(
     views: list[Any], ops: tuple[Trans, Trans], of: Precision, scalars: tuple[Any, Any]
 ) -> _Prepared | None:
     """Return how a group is computed; None where `gemm` has to say what is wrong."""
-    extents = np.zeros((len(views), 3), np.uint64)
+    addresses, extents = np.zeros((2, len(views), 3), np.uint64)
     kinds: dict[Any, list[_Member]] = {}
     for number, some in enumerate(views):
         try:
@@ -301,10 +280,12 @@ def _prepared(
         one = _member(number, some, ops, of, scalars)
         if one is None:
             return None
-        extents[number, : 2 + (some[2] is not None)] = [x.extent for x in some if x is not None]
+        given = [x for x in some if x is not None]
+        addresses[number, : len(given)] = [x.address for x in given]
+        extents[number, : len(given)] = [x.extent for x in given]
         kinds.setdefault((Variant.of(one.problem), one.exchanged, one.aligned), []).append(one)
     launches, rest = list[tuple[Plan, int]](), list[int]()
-    places = [np.empty((0, 3), np.intp)]
+    places = [np.empty((0, 3), np.uint32)]
     live = device_at(views[0][0].ordinal)
     most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
     with span("lay out"):
@@ -314,13 +295,14 @@ def _prepared(
                 rest += numbers
             else:
                 order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
-                columns = len(views) * np.array(order, np.intp)
-                launches.append((plan, sum(one.size for one in places) * _ADDRESS_BYTES))
-                places.append(np.array(numbers, np.intp)[:, None] + columns)
+                columns = len(views) * np.array(order, np.uint32)
+                launches.append((plan, sum(map(len, places))))
+                places.append(np.array(numbers, np.uint32)[:, None] + columns)
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
-        tuple(launches), np.concatenate(places), tuple(sorted(rest)), extents.T.ravel(), [], of,
+        tuple(launches), np.concatenate(places), tuple(sorted(rest)), addresses.T.ravel(),
+        extents.T.ravel(), of,
         first[0].ordinal, [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for some in views for x in some if x is not None),
     )  # fmt: skip

@@ -92,6 +92,7 @@ def grouped_gemm(
 def _one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> list[Any]:
     """Return the products by calls of `tilewright.gemm`, once all arrays go together."""
     ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
+    _all_or_none(c)
     for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
         refuse_masked(x, y, z)
         _check(at, (x, y, z), ops, a[0])
@@ -113,15 +114,21 @@ def _lists(a: Any, b: Any, c: Any) -> tuple[list[Any], list[Any], list[Any]]:
             made.append(list(given))
         else:
             raise TypeError(f"{name} is a {type(given).__name__}; give a list of matrices")
-        if name == "c" and any(x is not None for x in made[-1]):
-            for at, x in enumerate(made[-1]):
-                if x is None:
-                    raise TypeError(f"c[{at}] is None; give an array, or no c at all")
         if len(made[-1]) != len(made[0]):
             raise ValueError(
                 f"len({name})={len(made[-1])} but len(a)={len(made[0])}; give one for each product"
             )
-    return made[0], made[1], made[2]
+    a, b, c = made
+    if c and c[0] is None:
+        _all_or_none(c)
+    return a, b, c
+
+
+def _all_or_none(c: list[Any]) -> None:
+    """Refuse results of which some are given."""
+    if any(x is not None for x in c):
+        at = next(at for at, x in enumerate(c) if x is None)
+        raise TypeError(f"c[{at}] is None; give an array, or no c at all")
 
 
 def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: Any) -> None:
