@@ -28,8 +28,11 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("file", "dlpack"),
-    [(one, "0") for one in ("native_plans", "laid_plans", "arenas", "calls", "table", "entries")]
-    + [("table", "1"), ("entries", "1"), ("table", "2")],
+    [
+        *((one, "0") for one in ("native_plans", "laid_plans", "arenas", "calls", "fields")),
+        *((one, dlpack) for one in ("table", "entries", "groups") for dlpack in "01"),
+        ("table", "2"),
+    ],
 )
 def test_behaviours(fake: Path, file: str, dlpack: str) -> None:
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]

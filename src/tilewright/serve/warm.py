@@ -52,7 +52,7 @@ class _Table:
             return None
         function = found.tilewright_function
         function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
-        function(b"begin")(int, float, complex, _failed, _refuse_overlaps)
+        function(b"begin")(int, float, complex, _failed)
         enable = function(b"enable")
         global again, group
         again, group = function(b"again"), function(b"group")
@@ -149,15 +149,16 @@ def remember_group(
     Parameters
     ----------
     given : tuple
-        grouped_gemm's arguments: a, b, c (None: new ones), alpha, beta, trans_a, trans_b, out_dtype.
+        grouped_gemm's arguments: a, b, c or None, alpha, beta, trans_a, trans_b, out_dtype.
     launches : sequence of tuple
         Plans, and the number of the first of each one's products among those that are launched.
     keep : object
         Types, by whose addresses groups are known.
     about
-        What makes new results of a[0]; numbers of products that are still to be computed; where each
-        launched product's A, B and C are among all matrices, as 32-bit numbers, and extents of all
-        as 64-bit numbers; whether scalars may be complex, whether they are integers, the largest.
+        What makes new results, of a[0]; what refuses a, b and c that overlap; numbers of products
+        that are still to be computed; where each launched product's A, B and C are among all
+        matrices, as 32-bit numbers, and the extents of all as 64-bit ones; whether scalars may be
+        complex, whether they are integers, the largest.
     """
     native = tuple((plan.native, first) for plan, first in launches)
     _table.remember_group(*given, native, (launches, keep), *about)
@@ -174,13 +175,6 @@ def of_triangle(lower: bool, reads_c: bool, accuracy: Any) -> str:
 def forget() -> None:
     """Forget all calls."""
     _table.forget()
-
-
-def _refuse_overlaps(*lists: list[Any]) -> None:
-    """Raise the error of a group whose results share memory with other matrices."""
-    from tilewright.serve.grouped.overlaps import refuse_overlaps
-
-    refuse_overlaps(*lists)
 
 
 def _failed(ordinal: int, status: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +21,12 @@ DESCRIBED = DLPACK == 1
 
 _fresh = itertools.count(1 << 40, 1 << 20)
 
+
+def fresh() -> int:
+    """Return an address that nothing else has."""
+    return next(_fresh)
+
+
 # What the adapters' functions answer; tests change it.
 now = SimpleNamespace(
     streams={0: 7, 1: 8}, grad=True, error=None, before=None, made_on=None, memory=None
@@ -35,18 +40,7 @@ class CuPyArray:
         self.shape, self.dtype = shape, dtype
         size = dtype.itemsize
         self.strides = strides or (size * shape[1], size)
-        self.data = SimpleNamespace(ptr=next(_fresh) if at is None else at, device_id=device)
-
-    @property
-    def _c_contiguous(self):
-        size = self.dtype.itemsize
-        return type(self.shape) is tuple and self.strides == (size * self.shape[1], size)
-
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: math.prod(self.shape))
-
-    def __len__(self):
-        return self.shape[0]
+        self.data = SimpleNamespace(ptr=fresh() if at is None else at, device_id=device)
 
 
 class Tensor:
@@ -57,7 +51,7 @@ class Tensor:
         self.requires_grad = other.get("requires_grad", False)
         self._neg, self._conj, self._device = other.get("neg", False), conj, device
         self._strides = strides or (shape[1], 1)
-        self._at = next(_fresh) if at is None else at
+        self._at = fresh() if at is None else at
 
     def data_ptr(self):
         return self._at

@@ -11,8 +11,6 @@ import pytest
 import tilewright as tw
 from tests.core.inside.arrays import C8, F4, F8, KINDS, CuPyArray, Tensor, now
 from tests.core.inside.remembering import MOST, again, pair, plan_of, remember
-from tilewright import timeline
-from tilewright.serve import warm
 
 both = pytest.mark.parametrize("kind", KINDS)
 
@@ -273,74 +271,3 @@ def test_nothing_overlaps_beyond_the_address_space(plan, kind):
     a, b = kind((8, 6), at=2**64 - 4096), kind((6, 4), at=16)
     remember(plan, a, b, kind((8, 4), at=2**63))
     assert again(a, b, kind((8, 4), at=2**63)) is not None
-
-
-# -- many arrays at once ---------------------------------------------------------------------
-
-
-@both
-def test_matrices_of_a_group_are_looked_at_in_one_call(kind):
-    [look] = warm.looks_at_all
-    a, b = kind((8, 6)), kind((6, 4))
-    rows, addresses = look([a], [b, a])
-    at = [x.data.ptr if kind is CuPyArray else x.data_ptr() for x in (a, b, a)]
-    assert np.frombuffer(addresses, np.uint64).tolist() == at
-    assert len(rows) % 3 == 0
-    first, second, third = np.frombuffer(rows, np.uint8).reshape(3, -1)
-    assert (first == third).all()
-    assert (first != second).any()
-    assert look([kind((8, 6)), kind((6, 4)), a])[0] is rows  # whatever their addresses
-    for other in (
-        kind((8, 6), np.dtype("f8")), kind((8, 6), at=(1 << 30) + 4), kind((8, 7)),
-        kind((8, 6), strides=(28, 4)), kind((8, 6), strides=(0, 0)),
-    ):  # fmt: skip
-        assert look([other, b, a])[0] != rows
-
-
-@both
-def test_matrices_without_elements_may_be_nowhere(kind):
-    [look] = warm.looks_at_all
-    for shape in ((0, 6), (8, 0), (0, 0)):
-        rows, addresses = look([kind(shape, at=0), kind((8, 6))])
-        assert look([kind(shape), kind((8, 6))])[0] is rows
-        assert np.frombuffer(addresses, np.uint64)[0] == 0
-
-
-@both
-def test_integers_are_told_apart_by_their_own_types(kind):
-    """PyTorch has several that DLPack describes alike."""
-    [look] = warm.looks_at_all
-    one, other = np.dtype("i1"), np.dtype("i1", metadata={"bits": 4})
-    rows = look([kind((8, 6), one)])[0]
-    assert look([kind((8, 6), one)])[0] is rows
-    assert look([kind((8, 6), other)])[0] != rows
-
-
-@pytest.mark.parametrize("change", [list.clear, list.pop, lambda x: x.append(None)])
-def test_lists_that_change_meanwhile_take_a_closer_look(monkeypatch, change):
-    given = [Tensor((8, 6)) for _ in range(3)]
-    monkeypatch.setattr(Tensor, "is_neg", lambda _: bool(change(given) and 0))
-    assert warm.looks_at_all[0](given) is None
-
-
-@both
-def test_unusual_matrices_take_a_closer_look(kind):
-    [look] = warm.looks_at_all
-    a = kind((8, 6))
-    other = Tensor if kind is CuPyArray else CuPyArray
-    for x in (object(), other((8, 6)), kind((8, 6), device=1), kind((8, 6, 2), strides=(48, 8, 4))):
-        assert look([a, x]) is None
-    for nothing in ((), ([],), (a,), ((a,),)):
-        assert look(*nothing) is None
-    stepless = kind((8, 6))
-    stepless.strides = stepless._strides = ()
-    for x in (
-        Tensor((8, 6), C8, conj=True), Tensor((8, 6), requires_grad=True), kind((8, 6), at=0),
-        stepless,
-    ):  # fmt: skip
-        assert look([x]) is None
-    timeline.start()
-    try:
-        assert look([a, a]) is None
-    finally:
-        timeline.stop()

@@ -414,17 +414,16 @@ static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
     return tilewright_none();
 }
 
-/* begin(int, float, complex, failed, refuse) */
+/* begin(int, float, complex, failed) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (count != 5)
+    if (count != 4)
         return tilewright_none();
     an_int = tilewright_kept(given[0]);
     a_float = tilewright_kept(given[1]);
     a_complex = tilewright_kept(given[2]);
     failed = tilewright_kept(given[3]);
-    tilewright_refuse_by(tilewright_kept(given[4]));
     return tilewright_none();
 }
 

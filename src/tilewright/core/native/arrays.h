@@ -35,15 +35,13 @@ PyObject *tilewright_raise(int64_t device, int status);
  * computed.  None for any other call. */
 PyObject *tilewright_group(PyObject *self, PyObject *const *given, intptr_t count);
 
-/* remember_group(those, plans, owner, make, rest, places, extents, complex, whole, most): keep how a
- * call was computed that had its closer look.  Plans are pairs of an address and the number of the
- * first of its products among those that are launched, `places` where among all matrices each such
- * product's A, B and C are, as 32-bit numbers; make(a[0]) returns new results. */
+/* remember_group(those, plans, owner, make, refuse, rest, places, extents, complex, whole, most): keep
+ * how a call was computed that had its closer look.  Plans are pairs of an address and the number of
+ * the first of its products among those that are launched, `places` where among all matrices each such
+ * product's A, B and C are, as 32-bit numbers; make(a[0]) returns new results, and refuse(a, b, c)
+ * raises where results share memory with other matrices. */
 PyObject *tilewright_remember_group(PyObject *self, PyObject *const *given, intptr_t count);
 
 void tilewright_forget_groups(void);
-
-/* refuse(a, b, c), which raises where results share memory with other matrices; the first time counts. */
-void tilewright_refuse_by(PyObject *refuse);
 
 #endif

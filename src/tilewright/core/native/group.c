@@ -11,7 +11,7 @@
 
 /* group's arguments, and those that remember_group has behind them. */
 enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, OUT_DTYPE, ARGUMENTS };
-enum { PLANS = ARGUMENTS, OWNER, MAKE, REST, PLACES, EXTENTS, SCALARS, REMEMBERED = SCALARS + 3 };
+enum { PLANS = ARGUMENTS, OWNER, MAKE, REFUSE, REST, PLACES, EXTENTS, SCALARS, REMEMBERED = SCALARS + 3 };
 
 /* Entries, and of each distances between matrices that share no element though their spans meet. */
 enum { MOST_ENTRIES = 64, MOST_APART = 8 };
@@ -52,16 +52,13 @@ typedef struct {
     uint32_t *order;    /* of matrices by their addresses in the last call */
     uint64_t *apart[MOST_APART];
     unsigned next_apart;
-    PyObject *owner, *make, *rest;
+    PyObject *owner, *make, *refuse, *rest; /* as remember_group is given them */
     tilewright_scalars scalars;
     unsigned users; /* the table, and calls that are being made */
 } entry;
 
 /* Under Python's lock; the newest first. */
 static entry *entries[MOST_ENTRIES];
-static PyObject *refuse;
-
-void tilewright_refuse_by(PyObject *by) { refuse = by; }
 
 static size_t matrices(const group_key *key) { return 3 * (size_t)key->count; }
 
@@ -146,7 +143,7 @@ static void drop(entry *it)
 {
     if (--it->users > 0)
         return;
-    PyObject *const kept[] = {it->owner, it->make, it->rest};
+    PyObject *const kept[] = {it->owner, it->make, it->refuse, it->rest};
     for (unsigned i = 0; i < MOST_APART; ++i)
         free(it->apart[i]);
     free(it->rows);
@@ -256,7 +253,8 @@ static int refuse_overlaps(const request *call, entry *it, PyObject *const *give
     for (unsigned i = 0; i < MOST_APART; ++i)
         if (it->apart[i] != NULL && are_apart(call, it->apart[i]))
             return YES;
-    PyObject *const answer = PyObject_CallFunctionObjArgs(refuse, given[A], given[B], given[C], NULL);
+    PyObject *const answer =
+        PyObject_CallFunctionObjArgs(it->refuse, given[A], given[B], given[C], NULL);
     if (answer == NULL)
         return NO;
     Py_DecRef(answer);
@@ -355,7 +353,9 @@ static void *copied(PyObject *bytes, size_t size)
 static int read_launches(PyObject *plans, entry *it)
 {
     it->launch_count = PyTuple_Size(plans);
-    it->launches = it->launch_count < 0 ? NULL : calloc((size_t)it->launch_count + 1, sizeof *it->launches);
+    if (it->launch_count < 0)
+        return NO;
+    it->launches = calloc((size_t)it->launch_count + 1, sizeof *it->launches);
     for (int64_t i = 0; it->launches != NULL && i < it->launch_count; ++i) {
         PyObject *const pair = PyTuple_GetItem(plans, i);
         PyObject *const plan = PyTuple_GetItem(pair, 0);
@@ -379,6 +379,7 @@ static int fill_in(entry *it, const request *call, PyObject *const *given)
     it->key = call->key;
     it->owner = tilewright_kept(given[OWNER]);
     it->make = tilewright_kept(given[MAKE]);
+    it->refuse = tilewright_kept(given[REFUSE]);
     it->rest = tilewright_kept(given[REST]);
     it->place_count = PyBytes_Size(given[PLACES]) / (intptr_t)sizeof *it->places;
     if (!tilewright_is_well() || !read_launches(given[PLANS], it))

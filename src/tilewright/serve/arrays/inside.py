@@ -78,8 +78,8 @@ def _places_in(arrays: Sequence[Any]) -> tuple[int, ...]:
 
 def _place(objects: Sequence[Any], wanted: Sequence[Held]) -> int:
     """Return how many bytes from where it begins each object holds its own; one place must do."""
-    memory = [ctypes.string_at(id(x), type(x).__basicsize__) for x in objects]
-    places = range(_HEAD, min(map(len, memory)), struct.calcsize("i"))
+    memory = [ctypes.string_at(id(x), object.__sizeof__(x)) for x in objects]
+    places: Sequence[int] = range(_HEAD, min(map(len, memory)), struct.calcsize("i"))
     # In every object, before the next one's memory is followed.
     for held, is_held in zip(memory, wanted, strict=True):
         places = [at for at in places if is_held(held, at)]
@@ -100,7 +100,9 @@ def _vector(sizes: Sequence[int]) -> Held:
         if at % struct.calcsize("P") or at + _HEAD > len(held):
             return False
         first, end = struct.unpack_from("PP", held, at)
-        return first and end - first == len(packed) and ctypes.string_at(first, end - first) == packed
+        return (
+            first and end - first == len(packed) and ctypes.string_at(first, end - first) == packed
+        )
 
     return is_held
 

@@ -124,7 +124,7 @@ def in_one_launch(
     # Types as warm.group knows them.
     alpha, beta = (x.item() if isinstance(x, np.generic) else x for x in (alpha, beta))
     given = a, b, None if is_new else c, alpha, beta, trans_a, trans_b, out_dtype
-    found = warm.group(*given)
+    found: tuple[list[Any], tuple[int, ...]] | None = warm.group(*given)
     if found is not None:
         return found
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
@@ -145,7 +145,7 @@ def in_one_launch(
     _start(prepared, scalars, library)
     whole = of.is_short and of.is_whole
     warm.remember_group(
-        given, prepared.launches, (prepared.keep, out_dtype), make, prepared.rest,
+        given, prepared.launches, (prepared.keep, out_dtype), make, refuse_overlaps, prepared.rest,
         prepared.places.tobytes(), prepared.extents.tobytes(), of.is_complex, whole,
         2.0**31 - 1 if whole else PRECISIONS["s"].largest if of.is_short else of.largest,
     )  # fmt: skip

@@ -126,9 +126,9 @@ def _lists(a: Any, b: Any, c: Any) -> tuple[list[Any], list[Any], list[Any]]:
 
 def _all_or_none(c: list[Any]) -> None:
     """Refuse results of which some are given."""
-    if any(x is not None for x in c):
-        at = next(at for at, x in enumerate(c) if x is None)
-        raise TypeError(f"c[{at}] is None; give an array, or no c at all")
+    none = [at for at, x in enumerate(c) if x is None]
+    if none and len(none) < len(c):
+        raise TypeError(f"c[{none[0]}] is None; give an array, or no c at all")
 
 
 def _check(at: int, of: tuple[Any, Any, Any], ops: tuple[Trans, Trans], first: Any) -> None:
