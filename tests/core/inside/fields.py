@@ -45,12 +45,12 @@ class Told(Tensor):
     """A tensor of which functions tell, and no attributes, what is to be unusual of it."""
 
     __slots__ = ("itself",)
-    is_neg = property()
+    is_neg = is_conj = property()
 
-    def __init__(self, shape, dtype=F4, neg=False, requires_grad=False, **other):
+    def __init__(self, shape, dtype=F4, neg=False, conj=False, requires_grad=False, **other):
         super().__init__(shape, dtype, **other)
         del self.requires_grad
-        self.itself = SimpleNamespace(neg=neg, requires_grad=requires_grad)
+        self.itself = SimpleNamespace(neg=neg, conj=conj, requires_grad=requires_grad)
 
 
 def _told(name, address):
@@ -58,7 +58,10 @@ def _told(name, address):
 
 
 _asks = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
-_is_neg = _asks(lambda at: _told("neg", ctypes.c_void_p.from_address(at).value))
+_is_neg, _is_conj = (
+    _asks(lambda at, name=name: _told(name, ctypes.c_void_p.from_address(at).value))
+    for name in ("neg", "conj")
+)
 _requires_grad = _asks(lambda at: _told("requires_grad", at))
 
 
@@ -73,7 +76,9 @@ def arrays():
 def known():
     tensors = [Told((3, 4)) for _ in range(3)]
     at = _place(tensors, [_number(id(x.itself)) for x in tensors])
-    functions = [ctypes.cast(one, ctypes.c_void_p).value for one in (_is_neg, _requires_grad)]
+    functions = [
+        ctypes.cast(one, ctypes.c_void_p).value for one in (_is_neg, _is_conj, _requires_grad)
+    ]
     grad = {"grad": lambda: now.grad, "part": STRIDED, "inside": (at, *functions)}
     cupy = {"part": Pointer, "inside": _places_in(arrays())}
     for which, kind, about in ((warm.CUPY, Array, cupy), (warm.TORCH, Told, grad)):
@@ -122,7 +127,9 @@ def test_unusual_tensors_take_a_closer_look(driver, device):
     remember(plan_of(driver, device), a, b)
     wanted = Told((8, 6), requires_grad=True)
     assert again(Told((8, 6), neg=True), b) is None
+    assert again(Told((8, 6), conj=True), b) is None
     assert again(wanted, b) is None
     now.grad = False
     assert again(wanted, b) is not None
     assert again(Told((8, 6), neg=True), b) is None
+    assert again(Told((8, 6), conj=True), b) is None

@@ -11,6 +11,7 @@
  *     chosen.c   which kernel serves a problem, as choice.h has it
  *     seen.c     what there is to see of CuPy's arrays and PyTorch's tensors
  *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
+ *     group.c    the same of lists of them
  *
  * A plan is immutable.  What differs from call to call (addresses, scalars, stream) is patched into
  * a copy of its arguments on the caller's stack, so that threads start one plan at once.

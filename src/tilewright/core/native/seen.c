@@ -10,9 +10,6 @@ int tilewright_enabled;
 /* dlpack.h: kDLCUDA, kDLUInt (kDLInt is less), kDLComplex, and the version that `exchange` is of. */
 enum { DL_CUDA = 2, DL_UINT = 1, DL_COMPLEX = 5, DL_MAJOR = 1 };
 
-/* Of PyTorch's functions in C++, one that takes an address of its own. */
-typedef _Bool asks(const void *x);
-
 /* DLPackExchangeAPI of dlpack.h up to what is called here. */
 typedef struct {
     uint32_t major, minor;
@@ -183,6 +180,20 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
     return it->layout.elements != 0;
 }
 
+/* The answer of a function of PyTorch's in C++. */
+static int asked(int64_t function, const void *of)
+{
+    return ((_Bool (*)(const void *))(uintptr_t)function)(of);
+}
+
+/* The same of one that takes a tensor, or of its method; -1 is an error. */
+static int tells(PyObject *x, int which, attribute *method)
+{
+    const tilewright_arrays *const known = &tilewright_libraries[TORCH];
+    return known->has_inside ? asked(known->inside[which], (char *)x + known->inside[IN_TENSOR])
+                             : tilewright_truth(call(method, x));
+}
+
 /* What DLPack tells of a tensor.  Sparse ones and the like have no such description. */
 static int see_described(PyObject *x, tilewright_seen *it)
 {
@@ -202,7 +213,7 @@ static int see_described(PyObject *x, tilewright_seen *it)
             ? identity(of(&dtype, x))
             : (uint64_t)found.lanes << 17 | (uint64_t)found.bits << 9 | (uint64_t)found.code << 1 | 1;
     if (found.code == DL_COMPLEX) /* no others are lazily conjugated */
-        it->conjugated = tilewright_truth(call(&is_conj, x));
+        it->conjugated = tells(x, IN_IS_CONJ, &is_conj);
     return tilewright_is_well();
 }
 
@@ -218,7 +229,7 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
     if (tilewright_is_well())
         it->device = number(call(&get_device, x));
     if (tilewright_is_well())
-        it->conjugated = tilewright_truth(call(&is_conj, x));
+        it->conjugated = tells(x, IN_IS_CONJ, &is_conj);
     if (tilewright_is_well())
         it->layout.dimensions = several(of(&shape, x), it->layout.shape);
     if (it->layout.dimensions == 0 ||
@@ -228,22 +239,21 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
     return it->layout.elements != 0;
 }
 
-/* Whether a tensor is the negative of what lies in memory, or its gradient is wanted. */
+/* Whether a tensor is the negative of what lies in memory, or its gradient is wanted; -1 is an error. */
 static int is_unusual(PyObject *x, int grad)
 {
-    const int64_t *const at = tilewright_libraries[TORCH].inside;
-    if (!tilewright_libraries[TORCH].has_inside)
-        return tilewright_truth(call(&is_neg, x)) != NO ||
-               (grad && tilewright_truth(of(&requires_grad, x)) != NO);
-    void *const tensor = (char *)x + at[IN_TENSOR], *const itself = within(x, at[IN_TENSOR]);
-    return itself == NULL || ((asks *)(uintptr_t)at[IN_IS_NEG])(tensor) ||
-           (grad && ((asks *)(uintptr_t)at[IN_REQUIRES_GRAD])(itself));
+    const tilewright_arrays *const known = &tilewright_libraries[TORCH];
+    const int negative = tells(x, IN_IS_NEG, &is_neg);
+    if (negative != NO || !grad)
+        return negative;
+    return known->has_inside ? asked(known->inside[IN_REQUIRES_GRAD], within(x, known->inside[IN_TENSOR]))
+                             : tilewright_truth(of(&requires_grad, x));
 }
 
 static int see_torch(PyObject *x, int grad, tilewright_seen *it)
 {
     return (tilewright_libraries[TORCH].describe != NULL ? see_described : see_attributes)(x, it) &&
-           !is_unusual(x, grad);
+           is_unusual(x, grad) == NO;
 }
 
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)

@@ -26,9 +26,9 @@ typedef int tilewright_describe(PyObject *x, tilewright_described *it);
  * and strides, and from where a pointer begins to address and device. */
 enum { IN_DATA, IN_DTYPE, IN_SHAPE, IN_STRIDES, IN_PTR, IN_DEVICE, MOST_INSIDE };
 
-/* Of PyTorch's: bytes to the at::Tensor, and addresses of at::native::is_neg, which takes that, and of
- * c10::TensorImpl::requires_grad, which takes what that points to. */
-enum { IN_TENSOR, IN_IS_NEG, IN_REQUIRES_GRAD };
+/* Of PyTorch's: bytes to the at::Tensor, and addresses of at::native::is_neg and is_conj, which take
+ * that, and of c10::TensorImpl::requires_grad, which takes what that points to. */
+enum { IN_TENSOR, IN_IS_NEG, IN_IS_CONJ, IN_REQUIRES_GRAD };
 
 /* What a library's arrays are, and what is asked of it in Python. */
 typedef struct {

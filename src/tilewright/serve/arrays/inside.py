@@ -21,8 +21,9 @@ __all__ = ["of_cupy", "of_torch"]
 # What any object begins with: how many keep it, and its type.
 _HEAD = struct.calcsize("PP")
 
-# PyTorch's functions in C++ by library and name, which holds the types of their arguments.
+# PyTorch's functions in C++, whose names hold the types of their arguments, and their libraries.
 _IS_NEG = "libtorch_cpu.so", "_ZN2at6native6is_negERKNS_6TensorE"
+_IS_CONJ = "libtorch_cpu.so", "_ZN2at6native7is_conjERKNS_6TensorE"
 _REQUIRES_GRAD = "libc10.so", "_ZNK3c1010TensorImpl13requires_gradEv"
 
 Held = Callable[[bytes, int], bool]
@@ -41,16 +42,18 @@ def of_torch(torch: Any) -> tuple[int, ...] | None:
     """Return a place in PyTorch's tensors and functions, as seen.h has them; None without them."""
     try:
         zeros = partial(torch.zeros, 2, device="cpu")
-        half = zeros(dtype=torch.complex64).conj().imag
-        tensors = zeros(), zeros(requires_grad=True), half
+        conjugate = zeros(dtype=torch.complex64).conj()
+        tensors = zeros(), zeros(requires_grad=True), conjugate, conjugate.imag
         at = _place(tensors, [_number(x._cdata) for x in tensors])
-        negative, wanted = _function(*_IS_NEG), _function(*_REQUIRES_GRAD)
+        functions = [_function(*one) for one in (_IS_NEG, _IS_CONJ, _REQUIRES_GRAD)]
     except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
         return None
-    told = [(negative(id(x) + at), wanted(x._cdata)) for x in tensors]
-    if told != [(x.is_neg(), x.requires_grad) for x in tensors]:
-        return None
-    return at, *(ctypes.cast(one, ctypes.c_void_p).value or 0 for one in (negative, wanted))
+    for x in tensors:
+        given = id(x) + at, id(x) + at, x._cdata
+        told = [function(one) for function, one in zip(functions, given, strict=True)]
+        if told != [x.is_neg(), x.is_conj(), x.requires_grad]:
+            return None
+    return at, *(ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions)
 
 
 def _arrays(cupy: Any) -> list[Any]:

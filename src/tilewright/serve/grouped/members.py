@@ -117,9 +117,6 @@ def in_one_launch(
     tuple of int
         Numbers of those that are still to be computed, one by one: their arrays are checked.
     """
-    library = _library(a[0])
-    if library is None:
-        return None
     is_new = c[0] is None
     # Types as warm.group knows them.
     alpha, beta = (x.item() if isinstance(x, np.generic) else x for x in (alpha, beta))
@@ -127,6 +124,9 @@ def in_one_launch(
     found: tuple[list[Any], tuple[int, ...]] | None = warm.group(*given)
     if found is not None:
         return found
+    library = _library(a[0])
+    if library is None:
+        return None
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     views, of = _views(library, a, b, c), _precision(a[0], c[0], out_dtype)
     if views is None or of is None:
