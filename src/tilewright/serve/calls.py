@@ -58,8 +58,8 @@ T = TypeVar("T")
 # Some hundred layouts are alive in any program we know of; a plan takes 2 KB in the mean.
 _MOST_PLANS = 4096
 
-# Those of groups and factorisations have tables and hundreds of launches: up to 0.4 MB each.  They
-# make room for one another alone.
+# Those of factorisations have hundreds of launches: up to 0.4 MB each.  They make room for one
+# another alone.
 _MOST_LARGE = 64
 
 
