@@ -240,14 +240,15 @@ class Layout:
 
     def _table(self, table: Table) -> None:
         """Lay out a table, whose addresses and maps are filled in where they are."""
-        pieces = list(table.pieces())
-        made = iter(self.encoded([one for one in pieces if isinstance(one, TensorMap)]))
-        for piece in pieces:
+        # Maps of operands that are laid out alike differ by addresses alone, which calls fill in.
+        kinds = {_kind_of(one): one for one in table.maps}
+        made = dict(zip(kinds, self.encoded(list(kinds.values())), strict=True))
+        for piece in table.pieces():
             place = len(self._places)
             if isinstance(piece, TensorMap):
                 self._map_of[place] = _MAP_HERE
                 self._addresses.append((place, int(piece.memory) + piece.offset))
-                raw = next(made)
+                raw = made[_kind_of(piece)]
             else:
                 address, rest = piece
                 if address is not None:
@@ -312,3 +313,8 @@ class Layout:
             map_of[place] = at
         patches = b"".join((*self._scalars, *found))
         return PlanParts(self._launches, self._places, map_of, self._maps, patches)
+
+
+def _kind_of(tensor: TensorMap) -> tuple[Any, ...]:
+    """Return all of a tensor map but its address."""
+    return tensor.element, tensor.sizes, tensor.strides, tensor.box, tensor.swizzle

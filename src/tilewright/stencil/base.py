@@ -248,13 +248,13 @@ class Stencil(ABC):
     ) -> tuple[Any, ...]:
         """Return the arguments of a launch of problems, which have their scalars in common."""
         size, result = variant.precision.element_bytes, variant.precision.result_bytes
-        rows = []
+        geometry, rows = self.geometry(config), []
         for part in parts:
             call = part.whole
             a, b, c = call.a, call.b, part.c
             down = part.row * (a.ld if variant.trans_a.transposed else 1)
             right = part.column * (1 if variant.trans_b.transposed else b.ld)
-            tiles = math.prod(self.geometry(config).tiles(part.m, part.n))
+            tiles = math.prod(geometry.tiles(part.m, part.n))
             rows += [
                 row(a.memory + (a.offset + down) * size, part.m, part.n),
                 row(b.memory + (b.offset + right) * size, 0 if call.alpha == 0 else call.k, tiles),

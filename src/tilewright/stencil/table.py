@@ -10,6 +10,7 @@ for, and none of what a captured graph must keep.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -42,14 +43,19 @@ from compute capability 7.0 and CUDA 12.1 on a launch takes 32 KB.
 
 MAP_BYTES, ROW_BYTES = 128, 16
 
+# By whether there is no address, and how many they are.
+_NUMBERS = {
+    (False, 1): struct.Struct("<q"), (False, 2): struct.Struct("<2i"),
+    (True, 2): struct.Struct("<2q"), (True, 4): struct.Struct("<4i"),
+}  # fmt: skip
+
 Row = tuple[Any, bytes]
 """An address and eight bytes behind it; or None, and sixteen."""
 
 
 def row(address: Any, *numbers: int) -> Row:
     """Return a row: an address, or None, and numbers that fill it up, all of one size."""
-    size = (ROW_BYTES if address is None else ROW_BYTES // 2) // len(numbers)
-    return address, b"".join(int(x).to_bytes(size, "little", signed=True) for x in numbers)
+    return address, _NUMBERS[address is None, len(numbers)].pack(*numbers)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ _NARROW: dict[Any, np.dtype[Any]] = {
     torch.int32: np.dtype("int32"),
 }
 
+_ALL = _NARROW | _DTYPES
+
 _empty = torch.empty
 _grad_enabled = torch.is_grad_enabled
 
@@ -73,7 +75,7 @@ def view(name: str, x: Any) -> View:
 
 def narrow_view(x: Any) -> View | None:
     """Return what there is to know of a tensor as tensor cores take it; None of any other."""
-    dtype = (_NARROW | _DTYPES).get(x.dtype)
+    dtype = _ALL.get(x.dtype)
     if dtype is None or x.layout is not torch.strided or x.is_neg() or x.is_conj():
         return None
     return _strided_view(x, dtype)
@@ -101,7 +103,7 @@ def empty_like(like: View, shape: tuple[int, ...]) -> View:
 def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     """Return a new row-major tensor of a type on the same device."""
     made = _empty(shape, dtype=dtype, device=like.array.device)
-    return _strided_view(made, (_NARROW | _DTYPES)[dtype], made_here=True)
+    return _strided_view(made, _ALL[dtype], made_here=True)
 
 
 def new_arrays(like: Any, shapes: Iterable[tuple[int, ...]], dtype: Any) -> list[Any]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -270,19 +269,18 @@ def _prepared(
     views: list[Any], ops: tuple[Trans, Trans], of: Precision, scalars: tuple[Any, Any]
 ) -> _Prepared | None:
     """Return how a group is computed; None where `gemm` has to say what is wrong."""
-    addresses, extents = np.zeros((2, len(views), 3), np.uint64)
+    real = not any(complex(x).imag for x in scalars)
+    alpha, beta = _made_up(of, real=real)
+    made_up = alpha if scalars[0] != 0 else 0, beta
     kinds: dict[Any, list[_Member]] = {}
     for number, some in enumerate(views):
         try:
             shapes_of(some[0], some[1], some[2], *ops)
         except ValueError as error:
             raise ValueError(f"product {number}: {error}") from None
-        one = _member(number, some, ops, of, scalars)
+        one = _member(number, some, ops, of, made_up)
         if one is None:
             return None
-        given = [x for x in some if x is not None]
-        addresses[number, : len(given)] = [x.address for x in given]
-        extents[number, : len(given)] = [x.extent for x in given]
         kinds.setdefault((Variant.of(one.problem), one.exchanged, one.aligned), []).append(one)
     launches, rest = list[tuple[Plan, int]](), list[int]()
     places = [np.empty((0, 3), np.uint32)]
@@ -301,11 +299,18 @@ def _prepared(
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
-        tuple(launches), np.concatenate(places), tuple(sorted(rest)), addresses.T.ravel(),
-        extents.T.ravel(), of,
+        tuple(launches), np.concatenate(places), tuple(sorted(rest)),
+        _of_all(views, "address"), _of_all(views, "extent"), of,
         first[0].ordinal, [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for some in views for x in some if x is not None),
     )  # fmt: skip
+
+
+def _of_all(views: list[Any], name: str) -> NDArray[np.uint64]:
+    """Return an attribute of all arrays, 0 of those that are to be made: of a, of b and of c."""
+    columns = zip(*views, strict=True)
+    found = [0 if x is None else getattr(x, name) for some in columns for x in some]
+    return np.array(found, np.uint64)
 
 
 def _chunks(members: list[_Member], most: int) -> Iterator[list[_Member]]:
@@ -322,7 +327,7 @@ def _chunks(members: list[_Member], most: int) -> Iterator[list[_Member]]:
 def _member(
     number: int, views: Any, ops: tuple[Trans, Trans], of: Precision, scalars: tuple[Any, Any]
 ) -> _Member | None:
-    """Return a product with made-up scalars; None of one that BLAS could not take."""
+    """Return a product with scalars that are made up; None of one that BLAS could not take."""
     placed: list[Placed] = []
     m, n = views[0].shape[ops[0].transposed], views[1].shape[not ops[1].transposed]
     for x in views:
@@ -334,11 +339,7 @@ def _member(
             return None
         placed.append((Operand(x.address, 0, layout[1]), layout[0]))
     k = views[0].shape[not ops[0].transposed]
-    real = not any(complex(x).imag for x in scalars)
-    alpha, beta = _made_up(of, real=real)
-    request = Request(
-        of, int(m), int(n), int(k), alpha if scalars[0] != 0 else 0, beta, *ops, *views
-    )
+    request = Request(of, int(m), int(n), int(k), *scalars, *ops, *views)
     problem, call, exchanged = column_major_call(request, (placed[0], placed[1], placed[2]))
     if max(m, n, k) >= _MOST:
         return None
@@ -379,17 +380,15 @@ def _parts(members: Sequence[_Member], begins: int, tile: tuple[int, int]) -> It
     """Yield the problems of a launch: the products, large ones in several parts."""
     tiles = [(-(-one.problem.m // tile[0]), -(-one.problem.n // tile[1])) for one in members]
     for at, (one, pieces) in enumerate(zip(members, _pieces(tiles), strict=True)):
-        call = replace(
-            one.call,
-            a=replace(one.call.a, memory=member(A, at) + begins),
-            b=replace(one.call.b, memory=member(B, at) + begins),
-            c=replace(one.call.c, memory=member(C, at)),
-        )
-        m, n = one.problem.m, one.problem.n
+        of = one.call
+        a = Operand(member(A, at) + begins, 0, of.a.ld)
+        b = Operand(member(B, at) + begins, 0, of.b.ld)
+        c = Operand(member(C, at), 0, of.c.ld)
+        call = GemmCall(of.precision, of.m, of.n, of.k, of.alpha, a, b, of.beta, c)
         wide = -(-tiles[at][1] // pieces) * tile[1]
-        for column in range(0, n, wide):
-            c = replace(call.c, offset=column * call.c.ld)
-            yield Part(call, m, min(wide, n - column), c, 0, column)
+        for column in range(0, of.n, wide):
+            at_column = Operand(c.memory, column * c.ld, c.ld) if column else c
+            yield Part(call, of.m, min(wide, of.n - column), at_column, 0, column)
 
 
 def _pieces(tiles: Sequence[tuple[int, int]]) -> list[int]:

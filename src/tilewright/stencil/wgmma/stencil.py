@@ -253,14 +253,14 @@ class Wgmma(Stencil):
         """Return scalars, and a table with a map of each operand that parts read."""
         made, k_fast = self.arithmetic(variant), variant.k_fast
         maps: dict[TensorMap, int] = {}
-        rows = []
+        geometry, rows = self.geometry(config), []
         for part in parts:
             call = whole_call(part.whole)
             at = [
                 maps.setdefault(one, len(maps)) for one in operand_maps(call, made, config, k_fast)
             ]
             k = 0 if call.alpha == 0 else call.k
-            tiles = math.prod(self.geometry(config).tiles(part.m, part.n))
+            tiles = math.prod(geometry.tiles(part.m, part.n))
             rows += [
                 row(part.c.memory + part.c.offset * made.result_bytes, part.m, part.n),
                 row(None, part.c.ld, k | tiles << 32),
