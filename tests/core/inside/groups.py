@@ -198,12 +198,12 @@ def test_spans_that_meet_are_found(plan):
         raise ValueError("they meet")
 
     rng = np.random.default_rng(0)
-    for count in (1, 2, 3, 5, 8):
+    for count, step in ((1, 16), (2, 16), (3, 1 << 12), (5, 1 << 20), (8, 1 << 44), (40, 16)):
         a, b, c = lists(CuPyArray, count)
-        extents = rng.integers(0, 5, 3 * count) * 16
+        extents = rng.integers(0, 5, 3 * count) * step
         remember([plan()], a, b, c, places=[[0, 1, 2]], extents=extents, refuse=refuse)
         for _ in range(60):
-            first = rng.integers(1, rng.choice([4, 40]) * count, 3 * count) * 16
+            first = rng.integers(1, rng.choice([4, 4 * count]) * count * 3, 3 * count) * step
             for x, address in zip((*a, *b, *c), first.tolist(), strict=True):
                 x.data.ptr = address
             end = first + extents

@@ -200,19 +200,35 @@ typedef struct {
     uint32_t number;
 } place;
 
-/* Sort by addresses, merging halves: in order, as nearly always, each is looked at once. */
+static int are_in_order(const place *x, size_t count)
+{
+    size_t i = 1;
+    while (i < count && x[i - 1].first <= x[i].first)
+        ++i;
+    return i >= count;
+}
+
+/* Sort by addresses, a byte of them after the other; few of the eight differ.  In `room` there is
+ * place for as many. */
 static void sort(place *x, size_t count, place *room)
 {
-    const size_t half = count / 2;
-    if (count < 2)
-        return;
-    sort(x, half, room);
-    sort(x + half, count - half, room);
-    if (x[half - 1].first <= x[half].first)
-        return;
-    memcpy(room, x, half * sizeof *x);
-    for (size_t left = 0, right = half, to = 0; left < half; ++to)
-        x[to] = right < count && x[right].first < room[left].first ? x[right++] : room[left++];
+    place *from = x, *to = room;
+    for (unsigned shift = 0; shift < 64 && !are_in_order(from, count); shift += 8) {
+        size_t ends[256] = {0}, end = 0;
+        for (size_t i = 0; i < count; ++i)
+            ++ends[from[i].first >> shift & 255];
+        if (ends[from[0].first >> shift & 255] == count)
+            continue;
+        for (size_t byte = 0; byte < 256; ++byte)
+            ends[byte] = end += ends[byte];
+        for (size_t i = count; i-- > 0;)
+            to[--ends[from[i].first >> shift & 255]] = from[i];
+        place *const other = from;
+        from = to;
+        to = other;
+    }
+    if (from != x)
+        memcpy(x, from, count * sizeof *x);
 }
 
 /* Whether the span of a result meets another one's; the order of addresses is kept. */
