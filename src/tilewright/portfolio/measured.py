@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "Rescheduled",
     "check_pace",
     "from_store",
+    "joined",
     "measured_at_pace",
     "read_measured",
 ]
@@ -178,6 +179,32 @@ def measured_at_pace(paths: Iterable[Path], letter: str) -> list[Measured]:
     pace = precision(letter).pace
     alike = (path for path in paths if precision(read_measured(path).precision).pace == pace)
     return [read_measured(path, letter) for path in alike]
+
+
+def joined(files: Sequence[Measured]) -> Measured:
+    """Return all that some files of one precision say, as one; the first tells what is not times.
+
+    Parameters
+    ----------
+    files : sequence of Measured
+        One or more, of other problems each or of the same.
+    """
+    first, *others = files
+    cases = dict(first.cases)
+    for variant, case in (pair for one in others for pair in one.cases.items()):
+        cases[variant] = _both(cases[variant], case) if variant in cases else case
+    return replace(first, cases=cases)
+
+
+def _both(case: Case, other: Case) -> Case:
+    """Return the problems of both, with the configs of both."""
+    configs = list(dict.fromkeys((*case.configs, *other.configs)))
+    rows = len(case.problems)
+    ns = np.full((rows + len(other.problems), len(configs)), np.inf)
+    ns[:rows, [configs.index(one) for one in case.configs]] = case.ns
+    ns[rows:, [configs.index(one) for one in other.configs]] = other.ns
+    problems = (*case.problems, *other.problems)
+    return Case(problems, tuple(configs), ns, {**case.won, **other.won})
 
 
 def _measured(document: Any, letter: str) -> Measured:
