@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewright.backend import LaunchError
 from tilewright.stencil import Launch, TensorMap, Workspace
-from tilewright.stencil.table import Table
+from tilewright.stencil.table import MAP_BYTES, Table
 
 __all__ = [
     "ALPHA",
@@ -243,19 +243,16 @@ class Layout:
         # Maps of operands that are laid out alike differ by addresses alone, which calls fill in.
         kinds = {_kind_of(one): one for one in table.maps}
         made = dict(zip(kinds, self.encoded(list(kinds.values())), strict=True))
-        for piece in table.pieces():
-            place = len(self._places)
-            if isinstance(piece, TensorMap):
-                self._map_of[place] = _MAP_HERE
-                self._addresses.append((place, int(piece.memory) + piece.offset))
-                raw = made[_kind_of(piece)]
-            else:
-                address, rest = piece
-                if address is not None:
-                    self._addresses.append((place, int(address)))
-                    rest = int(address).to_bytes(8, "little") + rest
-                raw = rest
-            self._places += [raw[at : at + _PLACE_BYTES] for at in range(0, len(raw), _PLACE_BYTES)]
+        raw, first = table.raw(int, lambda one: made[_kind_of(one)]), len(self._places)
+        self._places += [raw[at : at + _PLACE_BYTES] for at in range(0, len(raw), _PLACE_BYTES)]
+        for place, one in enumerate(table.maps):
+            at = first + place * (MAP_BYTES // _PLACE_BYTES)
+            self._map_of[at] = _MAP_HERE
+            self._addresses.append((at, int(one.memory) + one.offset))
+        rows = first + table.map_room * (MAP_BYTES // _PLACE_BYTES)
+        self._addresses += [
+            (rows + at, int(one)) for at, (one, _) in enumerate(table.rows) if one is not None
+        ]
 
     def encoded(self, maps: list[TensorMap]) -> list[bytes]:
         """Return maps as the driver makes them, which it does in a context alone."""
