@@ -10,7 +10,16 @@ import numpy as np
 from tilewright.bench.sizes import number, parse_sizes
 from tilewright.problem import Trans, pair_of
 
-__all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "kind_of", "skinny_sides"]
+__all__ = [
+    "GPU_MOST",
+    "KINDS",
+    "Case",
+    "Side",
+    "cases_of",
+    "drawn_sides",
+    "kind_of",
+    "skinny_sides",
+]
 
 KINDS = ("random", "skinny", "long", "layers", "squares", "cliffs", "flat")
 
