@@ -13,7 +13,7 @@ from tilewright.bench import call_cases
 from tilewright.bench.benchmarks import calls, fp32_promise, host_cost, syrk
 from tilewright.bench.benchmarks.host_cost import drawn_kinds, percentile_lines
 from tilewright.bench.call_arrays import Arrays, arrays_of, operands, public_call
-from tilewright.bench.call_cases import cases_of
+from tilewright.bench.call_cases import cases_of, kind_of
 from tilewright.bench.peers.cublas import Handle, prepared
 from tilewright.bench.registry import Asked
 from tilewright.bench.summary import flatness, losses
@@ -186,10 +186,19 @@ def test_squares_cliffs_and_flat_sides():
     assert len(flat) == 2 * 113
 
 
+def test_sizes_are_told():
+    assert cases_of("22x39x355,64", "d", "TN") == [
+        ((22, 39, 355), (T, N), "F"), ((64, 64, 64), (T, N), "F"),
+    ]  # fmt: skip
+    assert kind_of("22x39x355,64") == kind_of("64:256") == "sizes"
+    assert kind_of("flat:128") == "flat"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--size", "round"], "size='round' is unknown here"),
+        (["--size", "8x8"], "size='8x8': give one side, or three"),
         (["--size", "squares:64"], "size='squares:64' is unknown here"),
         (["--size", "flat:0"], "'0' is not a size"),
         (["--size", "cliffs", "--trans", "NX"], "trans='NX' is not a pair"),

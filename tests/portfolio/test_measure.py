@@ -19,7 +19,7 @@ from tilewright.stencil import stencil
 
 SIDES = {
     "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
-    "thin": (1, 2**14),
+    "thin": (1, 2**14), "long": (8, 2**18 + 1),
 }  # fmt: skip
 
 
@@ -33,6 +33,8 @@ def test_shapes_are_of_their_kind_and_the_same_for_a_seed(kind):
     assert all(least <= side <= most for shape in first for side in shape)
     if kind == "short":
         assert all(min(m, n) <= 128 for m, n, _ in first)
+    if kind == "long":
+        assert all(max(m, n) <= 2049 and k >= 1024 for m, n, k in first)
     assert any(side % 2 for shape in first for side in shape)
     assert any(all(side % 8 == 0 for side in shape) for shape in first)
 

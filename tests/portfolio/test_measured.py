@@ -9,7 +9,7 @@ import pytest
 
 from tests.portfolio.times import SHAPES, STARTS, document, write_times
 from tests.tuning.measurement_examples import example
-from tilewright.portfolio.measured import from_store, read_measured
+from tilewright.portfolio.measured import from_store, joined, read_measured
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
 from tilewright.tuning.measurement import Stage
@@ -33,6 +33,21 @@ def test_a_file_of_times_is_read(tmp_path):
     (one,) = found.rescheduled.items()
     assert one[0] == (NN, STARTS[0])
     assert (one[1].level, one[1].ratio, one[1].unstaged_from) == (5, 0.5, 150)
+
+
+def test_files_of_times_are_joined(tmp_path):
+    one = read_measured(write_times(tmp_path))
+    case = document()["cases"]["TN"]
+    more = case | {"shapes": [[8, 8, 9999]], "configs": case["configs"][1:], "ns": [[7e3, None]]}
+    other = read_measured(write_times(tmp_path, cases={"TN": more, "TT": more}))
+    found = joined([one, other])
+    assert found.cases[NN] is one.cases[NN]
+    assert {(v.trans_a, v.trans_b) for v in found.cases} >= {(Trans.T, Trans.T)}
+    both = found.cases[TN]
+    assert both.problems == (*one.cases[TN].problems, Problem(8, 8, 9999, "c", "T"))
+    assert both.configs == STARTS
+    assert both.ns[:4].tolist() == one.cases[TN].ns.tolist()
+    assert both.ns[4].tolist() == [math.inf, 7e3, math.inf]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ def build(
     ] = None,
     times: Annotated[
         list[Path] | None,
-        typer.Option("--times", help="Files of times, one a pace; else what the store has."),
+        typer.Option(
+            "--times", help="Files of times, which count together; else what the store has."
+        ),
     ] = None,
     device: DeviceOption = None,
     seconds: Annotated[float, typer.Option("--seconds", help="Stop after this; run it again.")] = (
@@ -97,7 +99,7 @@ def build(
             selected += [Selected(one) for one in kernels_of(read_measured(path))]
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
-        from tilewright.portfolio.measured import check_pace, measured_at_pace
+        from tilewright.portfolio.measured import check_pace, joined, measured_at_pace
 
         letters = letters_of(name)
         every: list[Measured] = []
@@ -109,7 +111,7 @@ def build(
                 continue
             more, others, many = (measured_at_pace(some, letter) for some in files[1:])
             every += mine
-            selected += select(mine[0], spec, mean, most, more, others, *many[:1])
+            selected += select(joined(mine), spec, mean, most, more, others, *many[:1])
         if not every:
             raise ValueError(f"portfolio {name!r} has no times; give --times, or tune first")
         measured = every[0]

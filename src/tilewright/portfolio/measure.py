@@ -91,9 +91,10 @@ def measure(
         After which no further shape begins.
     observer : callable
         Called with the number of shapes that are done, and how many there are.
-    kind : {"any", "short", "large", "layers", "thin"}
+    kind : {"any", "short", "large", "layers", "thin", "long"}
         Sides as users have them; m or n short, k and the other side anything; all sides from
-        2048 on; rows of tokens times weights; or large results of short sums.
+        2048 on; rows of tokens times weights; large results of short sums; or small ones of long
+        sums.
     """
     until = time.monotonic() + seconds
     of = precision(letter)
