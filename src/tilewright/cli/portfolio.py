@@ -202,8 +202,8 @@ def measure(
         str,
         typer.Option(
             "--shapes",
-            help="any; short: m or n is; thin, long: k is short, long; large: all from 2048 on; layers;"
-            " batches; with --stencil unaligned: every kind, columns side by side.",
+            help="any; short: m or n is; thin, long: k is short, long; large: all from 2048 on;"
+            " layers; batches; with --stencil unaligned: every kind, columns side by side.",
         ),
     ] = "any",
     family: Annotated[
