@@ -89,7 +89,7 @@ def transfers() -> str:
     rates = [(row["to_gbs"], row["from_gbs"], row["both_gbs"]) for row in rows("h100/transfers")]
     there, back, both = (statistics.median(one) for one in zip(*rates, strict=True))
     link = f"The link carries {there:.0f} GB/s there, {back:.0f} back, and {both:.0f} both ways"
-    return f"{about('h100/transfers')}. {link}.\n\n{table(head, lines, 3)}"
+    return f"{about('h100/transfers')}. {link}.\n\n{table(head, lines)}"
 
 
 def large_matrices() -> str:
@@ -144,12 +144,11 @@ def _searches() -> str:
                 ("kernels", "devices"),
             )
         ]
-        code = "in NVRTC's own cache" if row["again"] else "compiled"
         lines.append([
-            str(spent["devices"]), str(spent["workers"]), code, str(row["tried"]),
-            f"{spent['wall']:.1f}", f"{rate:.1f}", *busy,
+            str(spent["devices"]), str(spent["workers"]), str(row["tried"]), f"{spent['wall']:.1f}",
+            f"{rate:.1f}", *busy,
         ])  # fmt: skip
-    head = ["devices", "processes that compile", "machine code", "candidates", "seconds",
-            "a second", "compiling", "timing", "kernels"]  # fmt: skip
+    head = ["devices", "processes that compile", "candidates", "seconds", "a second", "compiling",
+            "timing", "kernels"]  # fmt: skip
     command = load("h100/devices_search")["command"]
-    return f"A search for SGEMM on H100s (`{command}`):\n\n{table(head, lines, 3)}"
+    return f"A search for SGEMM on H100s (`{command}`):\n\n{table(head, lines)}"
