@@ -9,6 +9,7 @@ that OpenCL's devices take.
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -160,7 +161,7 @@ def remember_group(
         matrices, as 32-bit numbers, and the extents of all as 64-bit ones; whether scalars may be
         complex, whether they are integers, the largest.
     """
-    native = tuple((plan.native, first) for plan, first in launches)
+    native = b"".join(struct.pack("Pq", plan.native, first) for plan, first in launches)
     _table.remember_group(*given, native, (launches, keep), *about)
 
 

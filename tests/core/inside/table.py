@@ -235,7 +235,7 @@ def test_integers_are_scalars_of_integers(driver, plan, kind):
     remember(plan, a, b, c, whole=True, most=2.0**31 - 1)
     for right in (2, 2.0, 2**31 - 1, -(2**31)):
         assert again(a, b, c, alpha=right) is c
-    for wrong in (0.5, 2**31, -(2**31) - 1, math.nan, math.inf, 10**400, 1j):
+    for wrong in (0.5, 2**31, -(2**31) - 1, math.nan, math.inf, 10**400, 1j, 1 + 0j):
         assert again(a, b, c, alpha=wrong) is None
         assert again(a, b, c, beta=wrong) is None
 

@@ -25,8 +25,8 @@ typedef struct {
     tilewright_layout a, b, c;
     int64_t device;
     char accuracy[16];
-    char trans_a, trans_b, conjugated_a, conjugated_b;
-    char new_c, no_alpha, imaginary, padding;
+    tilewright_how how;
+    char conjugated_a, conjugated_b, new_c, padding;
 } call_key;
 
 _Static_assert(sizeof(call_key) % sizeof(uint64_t) == 0, "the key is whole words");
@@ -56,13 +56,14 @@ enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, ACCURACY, OUT_DTYPE, DEVICE, ARGU
 typedef struct {
     call_key key;
     tilewright_seen a, b, c;
-    tilewright_scalar alpha, beta;
+    tilewright_scalar scalars[2]; /* alpha and beta */
     int kind;
 } request;
 
 static int is_none(const PyObject *x) { return x == &_Py_NoneStruct; }
 
-char tilewright_operation(PyObject *x)
+/* One of N, T and C in either case; 0 where it is spelled otherwise. */
+static char operation(PyObject *x)
 {
     intptr_t size = 0;
     const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
@@ -70,11 +71,11 @@ char tilewright_operation(PyObject *x)
     return letter == 'N' || letter == 'T' || letter == 'C' ? letter : '\0';
 }
 
-int tilewright_scalar_of(PyObject *x, tilewright_scalar *it)
+/* A Python number as it is; others may change their value, or be none: false. */
+static int read_scalar(PyObject *x, tilewright_scalar *it)
 {
-    PyObject *const type = PyObject_Type(x);
-    Py_DecRef(type);
-    memset(it, 0, sizeof *it);
+    const PyObject *const type = tilewright_type_of(x);
+    *it = (tilewright_scalar){0, 0, 0, 0};
     if (type == an_int || type == a_float) {
         it->re = PyFloat_AsDouble(x);
     } else if (type == a_complex) {
@@ -84,6 +85,18 @@ int tilewright_scalar_of(PyObject *x, tilewright_scalar *it)
         return NO;
     }
     return tilewright_is_well();
+}
+
+int tilewright_read_how(PyObject *const *given, int new_c, tilewright_how *how,
+                        tilewright_scalar *scalars)
+{
+    how->trans_a = operation(given[2]);
+    how->trans_b = how->trans_a ? operation(given[3]) : '\0';
+    if (!how->trans_b || !read_scalar(given[0], &scalars[0]) || !read_scalar(given[1], &scalars[1]))
+        return NO;
+    how->no_alpha = scalars[0].re == 0 && scalars[0].im == 0;
+    how->imaginary = scalars[0].im != 0 || scalars[1].im != 0;
+    return !new_c || (scalars[1].re == 0 && scalars[1].im == 0);
 }
 
 static int accuracy_of(PyObject *x, call_key *key)
@@ -113,11 +126,8 @@ static int read_call(PyObject *const *given, request *it)
     if (!key->new_c && (!tilewright_see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
                         it->c.device != it->a.device || !is_none(given[OUT_DTYPE])))
         return NO;
-    key->trans_a = tilewright_operation(given[TRANS_A]);
-    key->trans_b = key->trans_a ? tilewright_operation(given[TRANS_B]) : '\0';
-    if (!key->trans_b || !tilewright_scalar_of(given[ALPHA], &it->alpha) ||
-        !tilewright_scalar_of(given[BETA], &it->beta) || !accuracy_of(given[ACCURACY], key) ||
-        it->a.device != it->b.device)
+    if (!tilewright_read_how(given + ALPHA, key->new_c, &key->how, it->scalars) ||
+        !accuracy_of(given[ACCURACY], key) || it->a.device != it->b.device)
         return NO;
     key->type = tilewright_libraries[it->kind].type;
     key->out_dtype = given[OUT_DTYPE];
@@ -127,8 +137,6 @@ static int read_call(PyObject *const *given, request *it)
     key->device = it->a.device;
     key->conjugated_a = (char)it->a.conjugated;
     key->conjugated_b = (char)it->b.conjugated;
-    key->no_alpha = (char)(it->alpha.re == 0 && it->alpha.im == 0);
-    key->imaginary = (char)(it->alpha.im != 0 || it->beta.im != 0);
     return YES;
 }
 
@@ -138,13 +146,13 @@ static int is_within(double x, const tilewright_scalars *it)
                      : !(fabs(x) > it->most) || isinf(x);
 }
 
-int tilewright_takes_scalars(const tilewright_scalars *it, const tilewright_scalar *alpha,
-                     const tilewright_scalar *beta)
+int tilewright_takes_scalars(const tilewright_scalars *it, PyObject *const *given,
+                             const tilewright_scalar *scalars)
 {
-    const tilewright_scalar *const both[] = {alpha, beta};
     for (int i = 0; i < 2; ++i)
-        if (!is_within(both[i]->re, it) || !is_within(both[i]->im, it) ||
-            (both[i]->im != 0 && !it->is_complex))
+        if (!is_within(scalars[i].re, it) || !is_within(scalars[i].im, it) ||
+            (scalars[i].im != 0 && !it->is_complex) ||
+            (it->whole && tilewright_type_of(given[i]) == a_complex))
             return NO;
     return YES;
 }
@@ -196,16 +204,13 @@ static PyObject *borrowed(const request *call, uint64_t bytes, uint64_t *address
     if (device != NULL && size != NULL)
         pair = PyObject_CallFunctionObjArgs(tilewright_libraries[call->kind].memory, device, size,
                                             NULL);
-    if (device != NULL)
-        Py_DecRef(device);
-    if (size != NULL)
-        Py_DecRef(size);
+    Py_DecRef(device);
+    Py_DecRef(size);
     PyObject *const first = pair == NULL ? NULL : PyTuple_GetItem(pair, 0);
     *address = first == NULL ? 0 : PyLong_AsUnsignedLongLong(first);
     if (tilewright_is_well() && *address != 0)
         return pair;
-    if (pair != NULL)
-        Py_DecRef(pair);
+    Py_DecRef(pair);
     return NULL;
 }
 
@@ -228,8 +233,7 @@ uint64_t tilewright_stream_of(int kind, int64_t device)
     PyObject *const stream =
         where == NULL ? NULL
                       : PyObject_CallFunctionObjArgs(tilewright_libraries[kind].stream, where, NULL);
-    if (where != NULL)
-        Py_DecRef(where);
+    Py_DecRef(where);
     return tilewright_address(stream);
 }
 
@@ -240,7 +244,7 @@ static int enqueue(const request *call, const entry *it)
         return TILEWRIGHT_NO_WORKSPACE;
     const uint64_t a = call->a.address, b = call->b.address;
     const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
-                                   call->c.address, 0, call->alpha, call->beta,
+                                   call->c.address, 0, call->scalars[0], call->scalars[1],
                                    (void *)(uintptr_t)stream, {0}, NULL};
     const int status = started(it->plan, &about, 0);
     return status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan)
@@ -278,9 +282,7 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
     if (!tilewright_enabled || count != ARGUMENTS || !read_call(given, &call))
         return tilewright_none();
     const entry *const found = tilewright_table_find(&plans, &call.key);
-    if (found == NULL || !tilewright_takes_scalars(&found->scalars, &call.alpha, &call.beta))
-        return tilewright_none();
-    if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
+    if (found == NULL || !tilewright_takes_scalars(&found->scalars, given + ALPHA, call.scalars))
         return tilewright_none();
     /* Once Python runs, other threads may let the table forget the entry. */
     const entry it = *found;
@@ -314,8 +316,7 @@ static void forget_entry(entry *it)
     const objects kept = objects_of(it);
     free(it);
     for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
-        if (kept.all[i] != NULL)
-            Py_DecRef(kept.all[i]);
+        Py_DecRef(kept.all[i]);
 }
 
 /* What `remember` takes behind gemm's arguments. */
@@ -372,8 +373,7 @@ static void fill_in(entry *it, entry made, PyObject *const *given)
     *it = made;
     const objects kept = objects_of(it);
     for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
-        if (kept.all[i] != NULL)
-            Py_IncRef(kept.all[i]);
+        Py_IncRef(kept.all[i]);
 }
 
 /* Keep the plan of a call whose arguments had their closer look, C's memory included. */

@@ -5,11 +5,15 @@
 #include "core.h"
 #include "seen.h"
 
-/* One of N, T and C in either case; 0 where it is spelled otherwise. */
-char tilewright_operation(PyObject *x);
+/* What a plan depends on of alpha, beta and the transposes: a part of keys. */
+typedef struct {
+    char trans_a, trans_b, no_alpha, imaginary;
+} tilewright_how;
 
-/* A Python number as it is; others may change their value, or be none: false. */
-int tilewright_scalar_of(PyObject *x, tilewright_scalar *it);
+/* Read alpha, beta and the transposes, given in this order, and the scalars as they are; false where
+ * they take a closer look, as a beta does that is not 0 where C is new. */
+int tilewright_read_how(PyObject *const *given, int new_c, tilewright_how *how,
+                        tilewright_scalar *scalars);
 
 /* Which scalars a precision takes. */
 typedef struct {
@@ -18,8 +22,9 @@ typedef struct {
     double most; /* finite ones beyond it are refused */
 } tilewright_scalars;
 
-int tilewright_takes_scalars(const tilewright_scalars *it, const tilewright_scalar *alpha,
-                     const tilewright_scalar *beta);
+/* Whether it takes alpha and beta, given, and as they were read. */
+int tilewright_takes_scalars(const tilewright_scalars *it, PyObject *const *given,
+                             const tilewright_scalar *scalars);
 
 /* Read complex, whole and most. */
 tilewright_scalars tilewright_read_scalars(PyObject *const *given);
@@ -36,10 +41,10 @@ PyObject *tilewright_raise(int64_t device, int status);
 PyObject *tilewright_group(PyObject *self, PyObject *const *given, intptr_t count);
 
 /* remember_group(those, plans, owner, make, refuse, rest, places, extents, complex, whole, most): keep
- * how a call was computed that had its closer look.  Plans are pairs of an address and the number of
- * the first of its products among those that are launched, `places` where among all matrices each such
- * product's A, B and C are, as 32-bit numbers; make(a[0]) returns new results, and refuse(a, b, c)
- * raises where results share memory with other matrices. */
+ * how a call was computed that had its closer look.  Plans are packed pairs of an address and the
+ * number of the first of its products among those that are launched, `places` where among all matrices
+ * each such product's A, B and C are, as 32-bit numbers; make(a[0]) returns new results, and
+ * refuse(a, b, c) raises where results share memory with other matrices. */
 PyObject *tilewright_remember_group(PyObject *self, PyObject *const *given, intptr_t count);
 
 void tilewright_forget_groups(void);

@@ -26,21 +26,22 @@ typedef struct {
 typedef struct {
     const void *type, *out_dtype; /* Python's objects */
     int64_t count;                /* of products */
-    char trans_a, trans_b, new_c, no_alpha, imaginary, padding[3];
+    tilewright_how how;
+    char new_c, padding[3];
 } group_key;
 
 typedef struct {
     group_key key;
     matrix_row *rows; /* of c none if it is to be made */
     uint64_t *addresses;
-    tilewright_scalar alpha, beta;
+    tilewright_scalar scalars[2]; /* alpha and beta */
     int kind;
 } request;
 
 typedef struct {
     const tilewright_plan *plan;
     int64_t first; /* of its products among those that are launched */
-} group_launch;
+} group_launch; /* Python packs them */
 
 typedef struct {
     group_key key;
@@ -52,7 +53,7 @@ typedef struct {
     uint32_t *order;    /* of matrices by their addresses in the last call */
     uint64_t *apart[MOST_APART];
     unsigned next_apart;
-    PyObject *owner, *make, *refuse, *rest; /* as remember_group is given them */
+    PyObject *kept[PLACES - OWNER]; /* as remember_group is given them */
     tilewright_scalars scalars;
     unsigned users; /* the table, and calls that are being made */
 } entry;
@@ -110,14 +111,7 @@ static int read_key(PyObject *const *given, request *it)
     key->out_dtype = given[OUT_DTYPE];
     key->count = PyList_Size(given[A]);
     key->new_c = given[C] == &_Py_NoneStruct;
-    key->trans_a = tilewright_operation(given[TRANS_A]);
-    key->trans_b = key->trans_a ? tilewright_operation(given[TRANS_B]) : '\0';
-    if (!key->trans_b || !tilewright_scalar_of(given[ALPHA], &it->alpha) ||
-        !tilewright_scalar_of(given[BETA], &it->beta))
-        return NO;
-    key->no_alpha = it->alpha.re == 0 && it->alpha.im == 0;
-    key->imaginary = it->alpha.im != 0 || it->beta.im != 0;
-    return !key->new_c || (it->beta.re == 0 && it->beta.im == 0);
+    return tilewright_read_how(given + ALPHA, key->new_c, &key->how, it->scalars);
 }
 
 /* Read a call's arguments; false where they take a closer look.  Its memory is the caller's. */
@@ -143,7 +137,7 @@ static void drop(entry *it)
 {
     if (--it->users > 0)
         return;
-    PyObject *const kept[] = {it->owner, it->make, it->refuse, it->rest};
+    const entry gone = *it;
     for (unsigned i = 0; i < MOST_APART; ++i)
         free(it->apart[i]);
     free(it->rows);
@@ -152,9 +146,8 @@ static void drop(entry *it)
     free(it->extents);
     free(it->order);
     free(it);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i)
-        if (kept[i] != NULL)
-            Py_DecRef(kept[i]);
+    for (int i = OWNER; i < PLACES; ++i)
+        Py_DecRef(gone.kept[i - OWNER]);
 }
 
 /* Put an entry first; the last one makes room for one that is new. */
@@ -270,7 +263,7 @@ static int refuse_overlaps(const request *call, entry *it, PyObject *const *give
         if (it->apart[i] != NULL && are_apart(call, it->apart[i]))
             return YES;
     PyObject *const answer =
-        PyObject_CallFunctionObjArgs(it->refuse, given[A], given[B], given[C], NULL);
+        PyObject_CallFunctionObjArgs(it->kept[REFUSE - OWNER], given[A], given[B], given[C], NULL);
     if (answer == NULL)
         return NO;
     Py_DecRef(answer);
@@ -289,7 +282,7 @@ static int refuse_overlaps(const request *call, entry *it, PyObject *const *give
 static PyObject *new_results(request *call, const entry *it, PyObject *list)
 {
     PyObject *const like = PyList_GetItem(list, 0);
-    PyObject *const made = like == NULL ? NULL : PyObject_CallFunctionObjArgs(it->make, like, NULL);
+    PyObject *const made = like == NULL ? NULL : PyObject_CallFunctionObjArgs(it->kept[MAKE - OWNER], like, NULL);
     if (made == NULL || look_at_all(call, NO, made, 2 * call->key.count))
         return made;
     Py_DecRef(made);
@@ -299,7 +292,7 @@ static PyObject *new_results(request *call, const entry *it, PyObject *list)
 /* Start all launches; `members` has room for the addresses of their products. */
 static int started(const request *call, const entry *it, uint64_t stream, uint64_t *members)
 {
-    tilewright_call about = {.alpha = call->alpha, .beta = call->beta,
+    tilewright_call about = {.alpha = call->scalars[0], .beta = call->scalars[1],
                              .stream = (void *)(uintptr_t)stream};
     int status = 0;
     for (int64_t i = 0; i < it->place_count; ++i)
@@ -327,7 +320,7 @@ static PyObject *repeated(request *call, entry *it, PyObject *const *given, void
         made = tilewright_none();
     } else if (call->key.new_c || !spans_meet(call, it, room) || refuse_overlaps(call, it, given)) {
         const int status = started(call, it, stream, room);
-        made = status ? tilewright_raise(call->rows->device, status) : PyTuple_Pack(2, c, it->rest);
+        made = status ? tilewright_raise(call->rows->device, status) : PyTuple_Pack(2, c, it->kept[REST - OWNER]);
     }
     Py_DecRef(c);
     return made;
@@ -341,7 +334,7 @@ PyObject *tilewright_group(PyObject *self, PyObject *const *given, intptr_t coun
     if (!tilewright_enabled || count != ARGUMENTS)
         return tilewright_none();
     entry *const it = read_call(given, &call) ? find(&call) : NULL;
-    if (it != NULL && tilewright_takes_scalars(&it->scalars, &call.alpha, &call.beta)) {
+    if (it != NULL && tilewright_takes_scalars(&it->scalars, given + ALPHA, call.scalars)) {
         const size_t spans = 2 * matrices(&it->key) * sizeof(place);
         const size_t members = (size_t)it->place_count * sizeof(uint64_t);
         void *const room = malloc(spans > members ? spans : members);
@@ -366,47 +359,29 @@ static void *copied(PyObject *bytes, size_t size)
     return made == NULL ? NULL : memcpy(made, from, size);
 }
 
-static int read_launches(PyObject *plans, entry *it)
-{
-    it->launch_count = PyTuple_Size(plans);
-    if (it->launch_count < 0)
-        return NO;
-    it->launches = calloc((size_t)it->launch_count + 1, sizeof *it->launches);
-    for (int64_t i = 0; it->launches != NULL && i < it->launch_count; ++i) {
-        PyObject *const pair = PyTuple_GetItem(plans, i);
-        PyObject *const plan = PyTuple_GetItem(pair, 0);
-        if (plan == NULL)
-            return NO;
-        group_launch *const one = &it->launches[i];
-        one->plan = (const tilewright_plan *)(uintptr_t)PyLong_AsUnsignedLongLong(plan);
-        PyObject *const first = tilewright_is_well() ? PyTuple_GetItem(pair, 1) : NULL;
-        one->first = first == NULL ? -1 : PyLong_AsLongLong(first);
-        if (one->first < 0 || tilewright_plan_bytes(one->plan) != 0)
-            return NO;
-    }
-    return it->launches != NULL;
-}
-
 /* Fill in an entry, which keeps Python's objects from now on; false where something is not what it
  * should be. */
 static int fill_in(entry *it, const request *call, PyObject *const *given)
 {
     const size_t count = matrices(&call->key);
     it->key = call->key;
-    it->owner = tilewright_kept(given[OWNER]);
-    it->make = tilewright_kept(given[MAKE]);
-    it->refuse = tilewright_kept(given[REFUSE]);
-    it->rest = tilewright_kept(given[REST]);
-    it->place_count = PyBytes_Size(given[PLACES]) / (intptr_t)sizeof *it->places;
-    if (!tilewright_is_well() || !read_launches(given[PLANS], it))
-        return NO;
+    for (int i = OWNER; i < PLACES; ++i)
+        it->kept[i - OWNER] = tilewright_kept(given[i]);
     it->scalars = tilewright_read_scalars(given + SCALARS);
-    it->rows = malloc(rows_bytes(&it->key));
-    it->order = malloc(count * sizeof *it->order);
+    if (!tilewright_is_well())
+        return NO;
+    it->launch_count = PyBytes_Size(given[PLANS]) / (intptr_t)sizeof *it->launches;
+    it->place_count = PyBytes_Size(given[PLACES]) / (intptr_t)sizeof *it->places;
+    it->launches = copied(given[PLANS], (size_t)it->launch_count * sizeof *it->launches);
     it->places = copied(given[PLACES], (size_t)it->place_count * sizeof *it->places);
     it->extents = copied(given[EXTENTS], count * sizeof *it->extents);
-    if (!it->rows || !it->order || !it->places || !it->extents || !tilewright_is_well())
+    it->rows = malloc(rows_bytes(&it->key));
+    it->order = malloc(count * sizeof *it->order);
+    if (!it->launches || !it->places || !it->extents || !it->rows || !it->order)
         return NO;
+    for (int64_t i = 0; i < it->launch_count; ++i)
+        if (tilewright_plan_bytes(it->launches[i].plan) != 0)
+            return NO;
     memcpy(it->rows, call->rows, rows_bytes(&it->key));
     for (size_t i = 0; i < count; ++i)
         it->order[i] = (uint32_t)i;

@@ -21,7 +21,7 @@ extern PyObject _Py_NoneStruct;
 extern PyObject *PyExc_Exception;
 
 PyObject *PyCFunction_NewEx(PyMethodDef *method, PyObject *self, PyObject *module);
-void Py_IncRef(PyObject *x);
+void Py_IncRef(PyObject *x); /* of null these two do nothing */
 void Py_DecRef(PyObject *x);
 PyObject *PyObject_Type(PyObject *x);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);

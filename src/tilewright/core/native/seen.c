@@ -36,8 +36,7 @@ PyObject *tilewright_kept(PyObject *x)
     return x;
 }
 
-/* The type of an object, which keeps it. */
-static PyObject *type_of(PyObject *x)
+PyObject *tilewright_type_of(PyObject *x)
 {
     PyObject *const type = PyObject_Type(x);
     Py_DecRef(type);
@@ -75,24 +74,21 @@ static PyObject *call(attribute *it, PyObject *x)
 static int64_t number(PyObject *x)
 {
     const int64_t found = x == NULL ? 0 : PyLong_AsLongLong(x);
-    if (x != NULL)
-        Py_DecRef(x);
+    Py_DecRef(x);
     return found;
 }
 
 uint64_t tilewright_address(PyObject *x)
 {
     const uint64_t found = x == NULL ? 0 : PyLong_AsUnsignedLongLong(x);
-    if (x != NULL)
-        Py_DecRef(x);
+    Py_DecRef(x);
     return found;
 }
 
 int tilewright_truth(PyObject *x)
 {
     const int found = x == NULL ? -1 : PyObject_IsTrue(x);
-    if (x != NULL)
-        Py_DecRef(x);
+    Py_DecRef(x);
     return found;
 }
 
@@ -113,8 +109,7 @@ static int64_t several(PyObject *x, int64_t *to)
 /* The address of an object that an array keeps; 0 is an error. */
 static uint64_t identity(PyObject *found)
 {
-    if (found != NULL)
-        Py_DecRef(found);
+    Py_DecRef(found);
     return (uint64_t)(uintptr_t)found;
 }
 
@@ -148,7 +143,7 @@ static int see_fields(PyObject *x, tilewright_seen *it)
     const tilewright_arrays *const known = &tilewright_libraries[CUPY];
     const int64_t *const at = known->inside;
     PyObject *const memory = within(x, at[IN_DATA]);
-    if (memory == NULL || type_of(memory) != known->part)
+    if (memory == NULL || tilewright_type_of(memory) != known->part)
         return NO;
     it->address = (uint64_t)(uintptr_t)within(memory, at[IN_PTR]);
     int32_t device;
@@ -221,8 +216,7 @@ static int see_described(PyObject *x, tilewright_seen *it)
 static int see_attributes(PyObject *x, tilewright_seen *it)
 {
     PyObject *const how = of(&layout, x);
-    if (how != NULL)
-        Py_DecRef(how);
+    Py_DecRef(how);
     if (how != tilewright_libraries[TORCH].part)
         return NO;
     it->address = tilewright_address(call(&data_ptr, x));
@@ -259,7 +253,7 @@ static int see_torch(PyObject *x, int grad, tilewright_seen *it)
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
 {
     memset(it, 0, sizeof *it);
-    if (type_of(x) != tilewright_libraries[kind].type)
+    if (tilewright_type_of(x) != tilewright_libraries[kind].type)
         return NO;
     if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
         return NO;
@@ -272,7 +266,7 @@ int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
 
 int tilewright_kind_of(PyObject *x)
 {
-    PyObject *const type = type_of(x);
+    PyObject *const type = tilewright_type_of(x);
     int kind = 0;
     while (kind < KINDS && (tilewright_libraries[kind].type == NULL ||
                             tilewright_libraries[kind].type != type))
@@ -301,10 +295,8 @@ static tilewright_describe *description_by(PyObject *type)
     PyObject *const capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     const exchange *const found =
         capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    if (capsule != NULL)
-        Py_DecRef(capsule); /* the type keeps it */
-    if (!tilewright_is_well())
-        PyErr_Clear();
+    Py_DecRef(capsule); /* the type keeps it */
+    PyErr_Clear();
     return found != NULL && found->major == DL_MAJOR ? found->describe : NULL;
 }
 

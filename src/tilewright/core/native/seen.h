@@ -85,6 +85,9 @@ PyObject *tilewright_none(void);
 /* An object that is kept from now on. */
 PyObject *tilewright_kept(PyObject *x);
 
+/* The type of an object, which keeps it. */
+PyObject *tilewright_type_of(PyObject *x);
+
 /* The type of elements as an object to be kept; null where there is none. */
 PyObject *tilewright_python_type(uint64_t elements);
 
