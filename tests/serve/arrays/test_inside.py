@@ -47,6 +47,16 @@ def test_pytorchs_functions_are_its_attributes():
         assert requires_grad(words(one, found[0])[0]) == one.requires_grad
 
 
+def test_gradients_are_wanted_where_they_are_recorded():
+    torch = pytest.importorskip("torch")
+    from tilewright.serve.arrays.torch import narrow_view
+
+    x = torch.ones((2, 3), requires_grad=True)
+    assert narrow_view(x) is None
+    with torch.no_grad():
+        assert narrow_view(x) is not None
+
+
 @pytest.mark.parametrize("of", [of_cupy, of_torch])
 def test_libraries_that_are_otherwise_are_asked_for_attributes(of):
     def refuses(*given, **options):

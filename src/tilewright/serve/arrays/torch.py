@@ -78,6 +78,8 @@ def narrow_view(x: Any) -> View | None:
     dtype = _ALL.get(x.dtype)
     if dtype is None or x.layout is not torch.strided or x.is_neg() or x.is_conj():
         return None
+    if x.requires_grad and _grad_enabled():
+        return None
     return _strided_view(x, dtype)
 
 

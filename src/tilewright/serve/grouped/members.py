@@ -28,6 +28,7 @@ from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import choose
+from tilewright.portfolio.find import generation
 from tilewright.precision import PRECISIONS, Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.serve import warm
@@ -123,7 +124,7 @@ def in_one_launch(
     found: tuple[list[Any], tuple[int, ...]] | None = warm.group(*given)
     if found is not None:
         return found
-    library = _library(a[0])
+    library, portfolios = _library(a[0]), generation()
     if library is None:
         return None
     ops = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
@@ -142,6 +143,8 @@ def in_one_launch(
     elif may_overlap(*(x.reshape(3, -1).T for x in prepared.spans)):
         refuse_overlaps(a, b, c)
     _start(prepared, scalars, library)
+    if portfolios != generation():  # reload() forgot what this call would have remembered
+        return c, prepared.rest
     whole = of.is_short and of.is_whole
     warm.remember_group(
         given, prepared.launches, (prepared.keep, out_dtype), make, refuse_overlaps, prepared.rest,
@@ -201,13 +204,7 @@ def _views(library: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any] 
         ):
             return None
         views = tuple(map(see, given))
-        if any(
-            x is None
-            or len(x.shape) != 2
-            or x.conjugated
-            or getattr(x.array, "requires_grad", False)
-            for x in views
-        ):
+        if any(x is None or len(x.shape) != 2 or x.conjugated for x in views):
             return None
         found.append(views if has_c else (*views, None))
     if any(x.ordinal != found[0][0].ordinal for one in found for x in one if x is not None):
