@@ -11,7 +11,7 @@ for, and none of what a captured graph must keep.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,26 +101,13 @@ class Table:
     map_room: int
     row_room: int
 
-    def pieces(self) -> Iterator[TensorMap | Row]:
-        """Yield all of it in order, with what fills it up."""
-        nothing = None, bytes(ROW_BYTES)
-        yield from self.maps
-        for _ in range((self.map_room - len(self.maps)) * (MAP_BYTES // ROW_BYTES)):
-            yield nothing
-        yield from self.rows
-        for _ in range(self.row_room - len(self.rows)):
-            yield nothing
-
     def raw(self, address: Callable[[Any], int], encoded: Callable[[TensorMap], bytes]) -> bytes:
         """Return its bytes, given what makes numbers of addresses and bytes of maps."""
-        made = []
-        for piece in self.pieces():
-            if not isinstance(piece, tuple):
-                made.append(encoded(piece))
-            else:
-                first = b"" if piece[0] is None else address(piece[0]).to_bytes(8, "little")
-                made.append(first + piece[1])
-        return b"".join(made)
+        maps = b"".join(map(encoded, self.maps))
+        firsts = (b"" if at is None else address(at).to_bytes(8, "little") for at, _ in self.rows)
+        rows = b"".join(first + rest for first, (_, rest) in zip(firsts, self.rows, strict=True))
+        room = self.map_room * MAP_BYTES, self.row_room * ROW_BYTES
+        return maps.ljust(room[0], b"\0") + rows.ljust(room[1], b"\0")
 
 
 def grouped_source(source: Source, old: str, new: str) -> Source:

@@ -316,7 +316,7 @@ def memory_of(arguments: Sequence[Any]) -> list[Memory]:
         piece if isinstance(piece, TensorMap) else piece[0]
         for x in arguments
         if isinstance(x, Table)
-        for piece in x.pieces()
+        for piece in (*x.maps, *x.rows)
     ]
     named = (x.memory if isinstance(x, TensorMap) else x for x in (*arguments, *listed))
     found = [x for x in named if isinstance(x, Memory)]

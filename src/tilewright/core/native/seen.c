@@ -113,6 +113,19 @@ static uint64_t identity(PyObject *found)
     return (uint64_t)(uintptr_t)found;
 }
 
+/* The layout of an array, its strides by an attribute or a method; false after an error. */
+static int see_layout(PyObject *x, PyObject *steps_of(attribute *, PyObject *), attribute *steps,
+                      tilewright_seen *it)
+{
+    if (tilewright_is_well())
+        it->layout.dimensions = several(of(&shape, x), it->layout.shape);
+    if (it->layout.dimensions == 0 ||
+        several(steps_of(steps, x), it->layout.steps) != it->layout.dimensions)
+        return NO;
+    it->layout.elements = identity(of(&dtype, x));
+    return it->layout.elements != 0;
+}
+
 PyObject *tilewright_python_type(uint64_t elements)
 {
     return elements % 2 ? NULL : (PyObject *)(uintptr_t)elements;
@@ -166,13 +179,7 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
     if (tilewright_is_well())
         it->device = number(of(&device_id, memory));
     Py_DecRef(memory);
-    if (tilewright_is_well())
-        it->layout.dimensions = several(of(&shape, x), it->layout.shape);
-    if (it->layout.dimensions == 0 ||
-        several(of(&strides, x), it->layout.steps) != it->layout.dimensions)
-        return NO;
-    it->layout.elements = identity(of(&dtype, x));
-    return it->layout.elements != 0;
+    return see_layout(x, of, &strides, it);
 }
 
 /* The answer of a function of PyTorch's in C++. */
@@ -224,13 +231,7 @@ static int see_attributes(PyObject *x, tilewright_seen *it)
         it->device = number(call(&get_device, x));
     if (tilewright_is_well())
         it->conjugated = tells(x, IN_IS_CONJ, &is_conj);
-    if (tilewright_is_well())
-        it->layout.dimensions = several(of(&shape, x), it->layout.shape);
-    if (it->layout.dimensions == 0 ||
-        several(call(&stride, x), it->layout.steps) != it->layout.dimensions)
-        return NO;
-    it->layout.elements = identity(of(&dtype, x));
-    return it->layout.elements != 0;
+    return see_layout(x, call, &stride, it);
 }
 
 /* Whether a tensor is the negative of what lies in memory, or its gradient is wanted; -1 is an error. */

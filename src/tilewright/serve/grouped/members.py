@@ -91,11 +91,6 @@ class _Prepared:
     shapes: list[tuple[int, int]]
     keep: tuple[Any, ...]
 
-    @property
-    def spans(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Where each array begins and ends."""
-        return self.addresses, self.addresses + self.extents
-
 
 def in_one_launch(
     a: list[Any], b: list[Any], c: list[Any], *, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
@@ -135,12 +130,13 @@ def in_one_launch(
     prepared = _prepared(views, ops, of, scalars)
     if prepared is None:
         return None
+    at = prepared.addresses
     make = partial(_new_results, library, prepared.shapes, prepared.precision)
     if is_new:
         c = make(a[0])
         see = _seeing(library)
-        prepared.addresses[-len(c) :] = [see(x).address for x in c]
-    elif may_overlap(*(x.reshape(3, -1).T for x in prepared.spans)):
+        at[-len(c) :] = [see(x).address for x in c]
+    elif may_overlap(*(x.reshape(3, -1).T for x in (at, at + prepared.extents))):
         refuse_overlaps(a, b, c)
     _start(prepared, scalars, library)
     if portfolios != generation():  # reload() forgot what this call would have remembered
