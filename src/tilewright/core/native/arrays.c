@@ -198,14 +198,9 @@ static int started(const tilewright_plan *plan, const tilewright_call *call, uin
 /* The address of some memory of the arrays' library, and what keeps it: null where there is none. */
 static PyObject *borrowed(const request *call, uint64_t bytes, uint64_t *address)
 {
-    PyObject *const device = PyLong_FromLong((long)call->a.device);
-    PyObject *const size = PyLong_FromUnsignedLongLong(bytes);
-    PyObject *pair = NULL;
-    if (device != NULL && size != NULL)
-        pair = PyObject_CallFunctionObjArgs(tilewright_libraries[call->kind].memory, device, size,
-                                            NULL);
-    Py_DecRef(device);
-    Py_DecRef(size);
+    PyObject *const pair = PyObject_CallFunction(tilewright_libraries[call->kind].memory, "LK",
+                                                 (long long)call->a.device,
+                                                 (unsigned long long)bytes);
     PyObject *const first = pair == NULL ? NULL : PyTuple_GetItem(pair, 0);
     *address = first == NULL ? 0 : PyLong_AsUnsignedLongLong(first);
     if (tilewright_is_well() && *address != 0)
@@ -229,12 +224,8 @@ static int start_borrowing(const request *call, const tilewright_plan *plan,
 
 uint64_t tilewright_stream_of(int kind, int64_t device)
 {
-    PyObject *const where = PyLong_FromLong((long)device);
-    PyObject *const stream =
-        where == NULL ? NULL
-                      : PyObject_CallFunctionObjArgs(tilewright_libraries[kind].stream, where, NULL);
-    Py_DecRef(where);
-    return tilewright_address(stream);
+    PyObject *const ask = tilewright_libraries[kind].stream;
+    return tilewright_address(PyObject_CallFunction(ask, "L", (long long)device));
 }
 
 static int enqueue(const request *call, const entry *it)
@@ -254,11 +245,7 @@ static int enqueue(const request *call, const entry *it)
 
 PyObject *tilewright_raise(int64_t device, int status)
 {
-    PyObject *const where = PyLong_FromLong((long)device), *const what = PyLong_FromLong(status);
-    PyObject *const made = PyObject_CallFunctionObjArgs(failed, where, what, NULL);
-    Py_DecRef(where);
-    Py_DecRef(what);
-    return made; /* null: it raises */
+    return PyObject_CallFunction(failed, "Li", (long long)device, status); /* null: it raises */
 }
 
 /* Do what an entry says, whose objects the caller keeps. */

@@ -320,7 +320,8 @@ static PyObject *repeated(request *call, entry *it, PyObject *const *given, void
         made = tilewright_none();
     } else if (call->key.new_c || !spans_meet(call, it, room) || refuse_overlaps(call, it, given)) {
         const int status = started(call, it, stream, room);
-        made = status ? tilewright_raise(call->rows->device, status) : PyTuple_Pack(2, c, it->kept[REST - OWNER]);
+        made = status ? tilewright_raise(call->rows->device, status)
+                      : PyTuple_Pack(2, c, it->kept[REST - OWNER]);
     }
     Py_DecRef(c);
     return made;

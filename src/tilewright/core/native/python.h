@@ -27,6 +27,7 @@ PyObject *PyObject_Type(PyObject *x);
 PyObject *PyObject_GetAttr(PyObject *x, PyObject *name);
 PyObject *PyObject_GetAttrString(PyObject *x, const char *name);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *called, ...);
+PyObject *PyObject_CallFunction(PyObject *called, const char *format, ...);
 PyObject *PyObject_CallMethodObjArgs(PyObject *x, PyObject *name, ...);
 int PyObject_IsTrue(PyObject *x);
 PyObject *PyUnicode_InternFromString(const char *text);
@@ -36,14 +37,11 @@ PyObject *PyTuple_GetItem(PyObject *tuple, intptr_t at); /* borrowed */
 PyObject *PyTuple_Pack(intptr_t count, ...);
 intptr_t PyList_Size(PyObject *list);
 PyObject *PyList_GetItem(PyObject *list, intptr_t at); /* borrowed */
-PyObject *PyBytes_FromStringAndSize(const char *bytes, intptr_t size);
 intptr_t PyBytes_Size(PyObject *bytes);
 char *PyBytes_AsString(PyObject *bytes);
 void *PyCapsule_GetPointer(PyObject *capsule, const char *name);
 long long PyLong_AsLongLong(PyObject *number);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
-PyObject *PyLong_FromLong(long number);
-PyObject *PyLong_FromUnsignedLongLong(unsigned long long number);
 double PyFloat_AsDouble(PyObject *number);
 double PyComplex_RealAsDouble(PyObject *number);
 double PyComplex_ImagAsDouble(PyObject *number);

@@ -71,8 +71,6 @@ class _Prepared:
     addresses, extents : NDArray
         Of each array, extents in bytes from the first element to the end of the last: all of a, of
         b and of c, which are 0 of new ones.
-    precision : Precision
-        Of all.
     ordinal : int
         CUDA's number of the device.
     shapes : list of tuple
@@ -86,7 +84,6 @@ class _Prepared:
     rest: tuple[int, ...]
     addresses: NDArray[np.uint64]
     extents: NDArray[np.uint64]
-    precision: Precision
     ordinal: int
     shapes: list[tuple[int, int]]
     keep: tuple[Any, ...]
@@ -131,7 +128,7 @@ def in_one_launch(
     if prepared is None:
         return None
     at = prepared.addresses
-    make = partial(_new_results, library, prepared.shapes, prepared.precision)
+    make = partial(_new_results, library, prepared.shapes, of)
     if is_new:
         c = make(a[0])
         see = _seeing(library)
@@ -293,7 +290,7 @@ def _prepared(
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
         tuple(launches), np.concatenate(places), tuple(sorted(rest)),
-        _of_all(views, "address"), _of_all(views, "extent"), of,
+        _of_all(views, "address"), _of_all(views, "extent"),
         first[0].ordinal, [(x.shape[down], y.shape[right]) for x, y, _ in views],
         tuple(x.array.dtype for some in views for x in some if x is not None),
     )  # fmt: skip
