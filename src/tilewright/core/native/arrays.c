@@ -31,11 +31,15 @@ typedef struct {
 
 _Static_assert(sizeof(call_key) % sizeof(uint64_t) == 0, "the key is whole words");
 
+/* Python's objects that an entry keeps: the plan's owner, shape, dtype and device of a new C, and
+ * types of the key. */
+enum { OF_PLAN, OF_SHAPE, OF_DTYPE, OF_DEVICE, OF_KEY, KEPT = OF_KEY + 4 };
+
 typedef struct {
     tilewright_node node;
     call_key key;
     const tilewright_plan *plan;
-    void *plan_owner, *shape, *dtype, *device; /* Python's; the last three of a new C */
+    PyObject *kept[KEPT]; /* or null */
     int exchanged;                             /* whether the kernel's A is the caller's b */
     tilewright_scalars scalars;
     uint64_t extent_a, extent_b, extent_c;     /* bytes from the first element to the last's end */
@@ -176,7 +180,8 @@ static int may_overlap(const request *call, const entry *it)
 static PyObject *new_result(request *call, const entry *it)
 {
     PyObject *const made = PyObject_CallFunctionObjArgs(
-        tilewright_libraries[call->kind].empty, it->shape, it->dtype, it->device, NULL);
+        tilewright_libraries[call->kind].empty, it->kept[OF_SHAPE], it->kept[OF_DTYPE],
+        it->kept[OF_DEVICE], NULL);
     if (made == NULL)
         return NULL;
     if (tilewright_see(call->kind, NO, made, &call->c) && call->c.device == call->a.device)
@@ -273,37 +278,22 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
         return tilewright_none();
     /* Once Python runs, other threads may let the table forget the entry. */
     const entry it = *found;
-    PyObject *const used[] = {it.plan_owner, it.shape, it.dtype, it.device};
-    for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
-        Py_IncRef(used[i]);
+    for (int i = 0; i < OF_KEY; ++i)
+        Py_IncRef(it.kept[i]);
     PyObject *const made = repeated(&call, &it, given[C]);
-    for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
-        Py_DecRef(used[i]);
+    for (int i = 0; i < OF_KEY; ++i)
+        Py_DecRef(it.kept[i]);
     return made;
 }
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
 
-/* Python's objects that an entry keeps, or null. */
-typedef struct {
-    void *all[8];
-} objects;
-
-static objects objects_of(const entry *it)
-{
-    const call_key *const key = &it->key;
-    return (objects){{it->plan_owner, it->shape, it->dtype, it->device,
-                      tilewright_python_type(key->a.elements),
-                      tilewright_python_type(key->b.elements),
-                      tilewright_python_type(key->c.elements), (void *)(uintptr_t)key->out_dtype}};
-}
-
 static void forget_entry(entry *it)
 {
-    const objects kept = objects_of(it);
+    const entry gone = *it;
     free(it);
-    for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
-        Py_DecRef(kept.all[i]);
+    for (int i = 0; i < KEPT; ++i)
+        Py_DecRef(gone.kept[i]);
 }
 
 /* What `remember` takes behind gemm's arguments. */
@@ -351,16 +341,18 @@ static int read_entry(PyObject *const *given, entry *it)
 /* Fill in a new entry, which keeps Python's objects from now on. */
 static void fill_in(entry *it, entry made, PyObject *const *given)
 {
+    const call_key *const key = &it->key;
+    const uint64_t elements[] = {key->a.elements, key->b.elements, key->c.elements};
     made.node = it->node;
-    made.key = it->key;
-    made.plan_owner = given[OWNER];
-    made.shape = given[SHAPE];
-    made.dtype = given[ELEMENTS];
-    made.device = given[WHERE];
+    made.key = *key;
+    memcpy(made.kept, given + OWNER, OF_KEY * sizeof *given);
+    for (int i = 0; i < 3; ++i)
+        if (elements[i] % 2 == 0) /* DLPack's are odd */
+            made.kept[OF_KEY + i] = (PyObject *)(uintptr_t)elements[i];
+    made.kept[KEPT - 1] = given[OUT_DTYPE];
+    for (int i = 0; i < KEPT; ++i)
+        Py_IncRef(made.kept[i]);
     *it = made;
-    const objects kept = objects_of(it);
-    for (size_t i = 0; i < sizeof kept.all / sizeof *kept.all; ++i)
-        Py_IncRef(kept.all[i]);
 }
 
 /* Keep the plan of a call whose arguments had their closer look, C's memory included. */

@@ -126,11 +126,6 @@ static int see_layout(PyObject *x, PyObject *steps_of(attribute *, PyObject *), 
     return it->layout.elements != 0;
 }
 
-PyObject *tilewright_python_type(uint64_t elements)
-{
-    return elements % 2 ? NULL : (PyObject *)(uintptr_t)elements;
-}
-
 /* Something within an object, so many bytes from where it begins. */
 static void *within(void *x, int64_t at)
 {

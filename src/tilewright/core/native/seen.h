@@ -88,9 +88,6 @@ PyObject *tilewright_kept(PyObject *x);
 /* The type of an object, which keeps it. */
 PyObject *tilewright_type_of(PyObject *x);
 
-/* The type of elements as an object to be kept; null where there is none. */
-PyObject *tilewright_python_type(uint64_t elements);
-
 /* Read an address and drop its object, or a truth value: -1 is an error.  Null is an error raised
  * before. */
 uint64_t tilewright_address(PyObject *x);
