@@ -242,7 +242,7 @@ def on_the_device(routes, live, monkeypatch):
             precision("s"), m, n, k, 1, options.pop("beta", 0), Trans.N, Trans.N,
             *map(view, (a, b, c)), arithmetic, options.pop("report", None),
         )  # fmt: skip
-        on_device.run(request, None, lambda ordinal: 7, None, 0)
+        on_device.run(request, None, options.pop("stream", lambda ordinal: 7), None, 0)
         return warm.again(
             a, b, c, 1, request.beta, "N", "N", arithmetic or "ieee", None, None
         ) is not None  # fmt: skip
@@ -276,6 +276,7 @@ def test_what_is_not_as_others_will_be_is_not_remembered(on_the_device, routes, 
     with serve_unproved():
         assert not on_the_device(*arrays(), arithmetic="fp32")
         assert on_the_device(*arrays())  # IEEE arithmetic is the same everywhere
+    assert not on_the_device(*arrays(m=24), stream=lambda _: reload() or 7)
     routes.scratch = 1000
     calls.forget_plans()
     driver.set(allocate_result=2)

@@ -15,7 +15,7 @@ from tests.core.inside.driver import loaded
 from tests.core.inside.remembering import MOST
 from tilewright import timeline
 from tilewright.backend import BackendError
-from tilewright.portfolio.find import reload
+from tilewright.portfolio import reload
 from tilewright.serve import warm
 from tilewright.serve.arrays.device import View
 from tilewright.serve.grouped import members

@@ -16,6 +16,7 @@ from tests.serve.routes.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Kernel, LaunchError, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.portfolio import reload
 from tilewright.precision import SHORT
 from tilewright.serve import calls
 from tilewright.serve.arrays.device import View
@@ -273,6 +274,13 @@ def test_calls_are_remembered_with_what_their_scalars_may_be(acted):
     most = float(np.finfo(np.float32).max)
     extents = [2 * 64 * 64, 2 * 64 * 64, 4 * 64 * 64]
     assert about == [(64, 64), np.dtype("float32"), 0, True, False, False, most, *extents]
+
+
+def test_calls_that_reload_interrupts_are_not_remembered(acted, monkeypatch):
+    monkeypatch.setattr(ActedArrays, "stream", lambda *_: reload() or 11)
+    tw.gemm(Acted((64, 64), "float16"), Acted((64, 64), "float16", 32768))
+    assert acted.started
+    assert not acted.remembered
 
 
 def test_products_of_integers_have_integers_for_scalars(acted):

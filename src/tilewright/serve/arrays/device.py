@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.backend import Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
+from tilewright.portfolio.find import generation
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.accuracy import INVARIANT
@@ -133,9 +134,12 @@ def run(
         return
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
+    portfolios = generation()
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
-    # One that did without memory was not as others will be, nor one under a special rule.
-    usual = not found.lean and not (request.arithmetic and unproved_are_served())
+    # One that did without memory was not as others will be, nor one under a special rule, nor one
+    # that was under way when reload() forgot what was remembered.
+    special = request.arithmetic and unproved_are_served()
+    usual = not found.lean and not special and portfolios == generation()
     # Overlap is looked for from the first element on.
     forward = all(step >= 0 for view in views.values() for step in view.strides)
     if where is not None and request.report is None and usual and forward:

@@ -135,6 +135,7 @@ def on_arrays_device(
     product = call.product(left, right, made_up, *_made_up(call), row_major=row_major)
     if not product.fits():
         return None
+    portfolios = generation()
     plan = _planned(live, product, repeats)
     first, second = views[1::-1] if row_major else views[:2]
     native = call_of(
@@ -144,8 +145,8 @@ def on_arrays_device(
     enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
     if told is not None:
         told(live, plan, row_major)
-    # Other arrays export themselves anew at every call.
-    if library.memory is not None and call.then is None:
+    # Other arrays export themselves anew at every call, and reload() forgot what it interrupted.
+    if library.memory is not None and call.then is None and portfolios == generation():
         _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
     return target.array
 
