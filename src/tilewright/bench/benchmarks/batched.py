@@ -28,8 +28,6 @@ _BYTES = 256e6
 
 
 class Batched(Benchmark):
-    """See the module."""
-
     measures = "the public call on three-dimensional arrays of CuPy and PyTorch"
     against = (
         "cuBLAS's gemmStridedBatched in C with prepared arguments, the better of two workspaces"
@@ -38,7 +36,6 @@ class Batched(Benchmark):
     options = {"precision": "s,d,c,z,bf16", "size": "16,32,64,128,256,512", "seed": "0"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each size."""
         cupy = cupy_on(asked.live)
         peers = [blas_handle(0), blas_handle(WORKSPACE)]
         for name in asked.precision.split(","):
@@ -52,7 +49,6 @@ class Batched(Benchmark):
                 arrays.release()
 
     def line(self, row: Row) -> str:
-        """Return how much faster the call was, and its part of the bound."""
         part = f", {100 * row['of_bound']:.0f} % of the bound" if "of_bound" in row else ""
         return (
             f"{row['precision']} {row['batch']} * {row['size'][0]}: {row['us']:.0f} us,"
@@ -60,7 +56,6 @@ class Batched(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a size."""
         lines: list[list[Cell]] = [
             [
                 row["precision"], row["size"][0], row["batch"],

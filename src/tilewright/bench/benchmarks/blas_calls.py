@@ -35,8 +35,6 @@ _ROUNDS, _BATCH_MS, _REST = 3, 30, 0.1
 
 
 class BlasCalls(Benchmark):
-    """See the module."""
-
     measures = "BLAS's calls with matrices in the host's memory, computed on the device"
     against = "numpy.matmul on all cores"
     takes = "a minute on 16 cores"
@@ -47,14 +45,12 @@ class BlasCalls(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and shape."""
         library = served_library(asked.live.id)
         for letter in asked.precision.split(","):
             for size in parse_sizes(asked.size):
                 yield _row(library, letter, size)
 
     def line(self, row: Row) -> str:
-        """Return how much faster the device was."""
         size = "x".join(map(str, row["size"]))
         return (
             f"{row['precision']} {size}: {row['ms']:.3f} ms, host {row['host_ms']:.3f},"
@@ -62,7 +58,6 @@ class BlasCalls(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         names = ("precision", "size", "cores", "ms", "after_host_ms", "host_ms", "ratio")
         return names, [
             ["x".join(map(str, row[name])) if name == "size" else row[name] for name in names]

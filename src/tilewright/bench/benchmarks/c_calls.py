@@ -46,8 +46,6 @@ _SUMMED = 2**26
 
 
 class CCalls(Benchmark):
-    """See the module."""
-
     measures = "an exported C library, called from C; random shapes, launches not held back"
     against = "cuBLAS called from the same program, the better of two workspaces"
     takes = "a minute for 50 shapes of a precision on an H100"
@@ -57,7 +55,6 @@ class CCalls(Benchmark):
     }  # fmt: skip
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each shape."""
         cupy = cupy_on(asked.live)
         for name in asked.precision.split(","):
             if name not in PRECISIONS:
@@ -74,11 +71,9 @@ class CCalls(Benchmark):
                         yield {**about, **_about(arrays, case), **found}
 
     def line(self, row: Row) -> str:
-        """Return how much faster the call was."""
         return f"{row['precision']} {row['trans']} {row['size']}: {row['ratio']:.2f} of cuBLAS"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a precision."""
         return ratio_table(rows)
 
 

@@ -47,8 +47,6 @@ Call = Callable[[], Any]
 
 
 class Calls(Benchmark):
-    """See the module."""
-
     measures = "the public call on CuPy's arrays and PyTorch's, launches not held back"
     against = "cuBLAS in C with prepared arguments, the better of two workspaces"
     takes = "a minute for 100 shapes of a precision on an H100"
@@ -58,7 +56,6 @@ class Calls(Benchmark):
     }  # fmt: skip
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each shape."""
         names = asked.precision.split(",")
         cases = {
             name: cases_of(asked.size, name, asked.trans, asked.seed, asked.count) for name in names
@@ -78,7 +75,6 @@ class Calls(Benchmark):
             arrays.release()
 
     def line(self, row: Row) -> str:
-        """Return how much faster the call was."""
         what = f"{row['precision']} {row['trans']} {row['size']}"
         if "ratio" not in row:
             return f"{what}: {row['flops'] / row['us'] / 1e6:.2f} TFLOP/s"

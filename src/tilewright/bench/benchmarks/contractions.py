@@ -30,8 +30,6 @@ _CASES = (("float64", 128, 64, 2), ("complex128", 112, 56, 8))
 
 
 class Contractions(Benchmark):
-    """See the module."""
-
     measures = "iterations of coupled cluster's ladder in float64 and complex128"
     against = "PyTorch"
     takes = "ten seconds on an H100"
@@ -39,7 +37,6 @@ class Contractions(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each type."""
         try:
             import torch
 
@@ -66,14 +63,12 @@ class Contractions(Benchmark):
             yield row | found | {"difference": float(apart / size)}
 
     def line(self, row: Row) -> str:
-        """Return how much faster ours was."""
         return (
             f"{row['dtype']}: {row['ours_ms']:.1f} ms, PyTorch {row['torch_ms']:.1f};"
             f" amplitudes differ by {row['difference']:.1e}"
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         return HEADS, [[*line] for line in lines(rows)]
 
 

@@ -24,15 +24,12 @@ __all__ = ["BENCHMARK"]
 
 
 class CycleModel(Benchmark):
-    """See the module."""
-
     measures = "busy cycles of the FMA pipe in main loops, predicted from machine code and counted"
     against = "Nsight Compute's counters"
     takes = "20 s a kernel on an H100, most of it Nsight Compute's start"
     options = {"precision": "s,c", "trans": "NN,NT,TN,TT", "size": "4096"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for the kernel that serves each problem."""
         profiler = Profiler(asked.live, Method())
         for problem in problems_of(asked.precision, asked.trans, parse_sizes(asked.size)):
             about = {"problem": str(problem), "size": [problem.m, problem.n, problem.k]}
@@ -42,11 +39,9 @@ class CycleModel(Benchmark):
                 yield about | {"error": f"{problem}: {error}".splitlines()[0]}
 
     def line(self, row: Row) -> str:
-        """Return what was predicted and what was counted."""
         return f"{row['problem']}: {row['predicted']:.1%} predicted, {row['counted']:.1%} counted"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each kernel."""
         lines: list[list[Cell]] = [
             [row["problem"], row["config_id"], f"{row['predicted']:.1%}", f"{row['counted']:.1%}",
              f"{100 * (row['predicted'] - row['counted']):+.1f}"]

@@ -33,15 +33,12 @@ __all__ = ["BENCHMARK", "simulated"]
 
 
 class Devices(Benchmark):
-    """See the module."""
-
     measures = "products that all CUDA devices of the host share"
     against = "one of them; cuBLASXt"
     takes = "a minute for 16384"
     options = {"precision": "s,fp32", "size": "16384"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision, size and place of the matrices."""
         every = [one for one in live_devices() if one.backend == "cuda"]
         if not every:
             raise UnavailableError("there is no CUDA device here")
@@ -63,7 +60,6 @@ class Devices(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         names = (
             "precision", "size", "matrices", "devices", "ms", "one_ms", "speedup", "longest_ms",
             "of_longest", "xt_ms", "link_gbs",

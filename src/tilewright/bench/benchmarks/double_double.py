@@ -41,8 +41,6 @@ _CALLS, _LONG = 5, 1.0
 
 
 class DoubleDoubleCalls(Benchmark):
-    """See the module."""
-
     measures = "double-double calls by residues, their errors, their bound, and how many moduli"
     against = "the accurate and the fast kernel"
     takes = "five minutes, most of it in kernels at 8192"
@@ -69,7 +67,6 @@ class DoubleDoubleCalls(Benchmark):
                     }  # fmt: skip
 
     def line(self, row: Row) -> str:
-        """Return what served, and how fast."""
         what = f"{row['precision']} {row['data']}, {row['side']}"
         served = f"{row['guard']['moduli']} moduli" if row["guard"]["moduli"] else "the kernel"
         rates = ", ".join(f"{who} {x / 1e12:.2f} TFLOP/s" for who, x in _rates(row).items())

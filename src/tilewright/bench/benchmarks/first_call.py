@@ -32,8 +32,6 @@ OTHERS: dict[str, tuple[str, str]] = {
 
 
 class FirstCall(Benchmark):
-    """See the module."""
-
     measures = "milliseconds of the first call of a process, caches empty, context there"
     against = "CuPy's matmul"
     takes = "half a minute a precision"
@@ -41,7 +39,6 @@ class FirstCall(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision, pair of transposes and library."""
         for letter in asked.precision.split(","):
             dtype, accuracy = OTHERS.get(letter, (letter, "ieee"))
             if letter not in OTHERS:
@@ -56,7 +53,6 @@ class FirstCall(Benchmark):
                     yield {**about, **_row(case)}
 
     def line(self, row: Row) -> str:
-        """Return the times of both calls."""
         if "error" in row:
             return str(row["error"])
         first, *later = row["milliseconds"]
@@ -67,7 +63,6 @@ class FirstCall(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each row."""
         lines: list[list[Cell]] = [
             [row["precision"], row["trans"], row["library"],
              *(f"{one:.2f}" for one in row["milliseconds"]), "yes" if row["nvrtc"] else "no"]

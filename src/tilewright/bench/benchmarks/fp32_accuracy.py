@@ -34,15 +34,12 @@ DATA: tuple[tuple[str, int, Drawn], ...] = (
 
 
 class FP32Accuracy(Benchmark):
-    """See the module."""
-
     measures = 'errors of accuracy="fp32", of each scheme alone, and the guard\'s decisions'
     against = "IEEE arithmetic on the device, NumPy's BLAS"
     takes = "half a minute; without tensor cores schemes run on a model of them"
     options = {"size": "48"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each kind of data."""
         side = number(asked.size)
         for name, k, draw in DATA:
             rng = np.random.default_rng(k)
@@ -65,7 +62,6 @@ class FP32Accuracy(Benchmark):
             yield row
 
     def line(self, row: Row) -> str:
-        """Return what the guard decided."""
         served = row.get("guard", {}).get("variant", "-")
         return f"{row['data']}, k={row['k']}: served by {served}"
 

@@ -157,15 +157,12 @@ class _Tally:
 
 
 class FP32Promise(Benchmark):
-    """See the module."""
-
     measures = 'whether accuracy="fp32" keeps its promise of errors, and what its guard decides'
     against = "cuBLAS SGEMM; elsewhere the device's own"
     takes = "a minute or two on an H100; without tensor cores give a --count of some hundred"
     options = {"count": "12000", "seed": "0"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each kind of data."""
         judge = _Judge.on(asked.live)
         each = -(-asked.count // len(DRAWN))
         for number, data in enumerate(DRAWN):
@@ -182,7 +179,6 @@ class FP32Promise(Benchmark):
             yield from _some(judge, _SERVED_DATA, _SERVED, asked.seed, served=True)
 
     def line(self, row: Row) -> str:
-        """Return how many cases kept the promise."""
         kept = row["cases"] - row["violations"]
         return f"{_name(row)}: {kept} of {row['cases']} kept, {_routes(row)}"
 

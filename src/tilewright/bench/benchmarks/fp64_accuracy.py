@@ -23,15 +23,12 @@ _DATA = (*(f"phi {spread:g}" for spread in _SPREADS), "normal", "positive", "int
 
 
 class FP64Accuracy(Benchmark):
-    """See the module."""
-
     measures = 'errors of accuracy="fp64", the bound that it is served by, and how many moduli'
     against = "IEEE arithmetic on the device, double-double"
     takes = "half a minute at 4096; without int8 tensor cores on a model of them"
     options = {"precision": "d,z", "size": "1024,4096", "seed": "0"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision, size and kind of data."""
         library: Any = cupy_on(asked.live) if asked.live.backend == "cuda" else np
         draw = library.random.default_rng(asked.seed)
         for letter in asked.precision.split(","):
@@ -44,7 +41,6 @@ class FP64Accuracy(Benchmark):
                     }  # fmt: skip
 
     def line(self, row: Row) -> str:
-        """Return what the guard decided."""
         moduli = row["guard"]["moduli"]
         served = f"{moduli} moduli" if moduli else "IEEE"
         return f"{row['precision']} {row['data']}, {row['side']}: served by {served}"

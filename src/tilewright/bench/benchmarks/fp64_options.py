@@ -24,8 +24,6 @@ _LONG = {"d": (40000, 140000), "z": (40000,)}
 
 
 class FP64Options(Benchmark):
-    """See the module."""
-
     measures = 'calls with accuracy="fp64" and its options, of long sums and of unaligned columns'
     against = "the same call without them, or cuBLAS through CuPy"
     takes = "a minute on an H100"
@@ -34,7 +32,6 @@ class FP64Options(Benchmark):
     options = {"precision": "d,z", "size": "8192,16384", "seed": "0"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each option and size."""
         cupy = cupy_on(asked.live)
         draw = cupy.random.default_rng(asked.seed)
         sides = [int(one) for one in asked.size.split(",")]
@@ -58,7 +55,6 @@ class FP64Options(Benchmark):
             del made
 
     def line(self, row: Row) -> str:
-        """Return a row's time beside the other."""
         m, n, k = row["size"]
         return (
             f"{row['precision']} {row['what']} {m} x {n} x {k}: {row['us'] / 1e3:.2f} ms,"
@@ -66,7 +62,6 @@ class FP64Options(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a row."""
         lines: list[list[Cell]] = [
             [
                 row["what"], row["precision"], " x ".join(map(str, row["size"])),

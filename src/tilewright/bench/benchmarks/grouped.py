@@ -40,15 +40,12 @@ def groups(seed: int) -> dict[str, Sizes]:
 
 
 class Grouped(Benchmark):
-    """See the module."""
-
     measures = "grouped_gemm on CuPy's arrays and PyTorch's"
     against = "cuBLAS's grouped call in C, a call of gemm a product, and PyTorch's grouped product"
     takes = "half a minute on an H100"
     options = {"precision": "s,d,bf16,fp16", "seed": "0"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each group."""
         cupy = cupy_on(asked.live)
         handle = blas_handle(WORKSPACE)
         for name in asked.precision.split(","):
@@ -66,7 +63,6 @@ class Grouped(Benchmark):
                 arrays.release()
 
     def line(self, row: Row) -> str:
-        """Return how much faster the call was."""
         beside = ", ".join(
             f"{row[name] / row['us']:.2f} of {words}"
             for name, words in _PEERS.items()
@@ -75,7 +71,6 @@ class Grouped(Benchmark):
         return f"{row['precision']}, {row['group']}: {row['us']:.0f} us, {beside}"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a group."""
         lines: list[list[Cell]] = [
             [
                 row["precision"], row["group"], f"{row['flops'] / row['us'] / 1e6:.1f}",

@@ -37,8 +37,6 @@ LONG_US = 20
 
 
 class HostCalls(Benchmark):
-    """See the module."""
-
     measures = "the public call on NumPy's arrays, random shapes from 1 to 4096"
     against = "numpy.matmul"
     takes = "two minutes for 300 shapes on one core"
@@ -58,7 +56,6 @@ class HostCalls(Benchmark):
                 yield _row(asked.live, rng, shape, case)
 
     def line(self, row: Row) -> str:
-        """Return how much faster the call was."""
         size = "x".join(map(str, row["size"]))
         return f"{row['precision']} {row['trans']} {size}: {row['ratio']:.2f} of NumPy"
 

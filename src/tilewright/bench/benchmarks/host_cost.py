@@ -55,8 +55,6 @@ class _Timed:
 
 
 class HostCost(Benchmark):
-    """See the module."""
-
     measures = "microseconds of the host a warm call, random shapes, layouts and types"
     against = "CuPy's matmul(out=); PyTorch's mm in bfloat16"
     takes = "half a minute for 500 calls"
@@ -89,14 +87,12 @@ class HostCost(Benchmark):
             }
 
     def line(self, row: Row) -> str:
-        """Return the cost of a call."""
         return (
             f"{row['precision']} {row['trans']} {row['size']}, {row['launches']} launches:"
             f" {row['host_us']:.2f} us, peer {row['peer_host_us']:.2f}"
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each number of launches."""
         lines: list[list[Cell]] = [[*line] for line in percentile_lines(rows)]
         heads = ("launches", "calls", "us, median", "99 %", "most", "peer, median", "peer, 99 %")
         return heads, lines

@@ -28,8 +28,6 @@ _TMPFS, _LIMIT = Path("/dev/shm"), 4 << 30  # noqa: S108  # a folder in it is ma
 
 
 class LargeMatrices(Benchmark):
-    """See the module."""
-
     measures = "products beyond a device's memory, or into a memory-mapped file"
     against = "the kernel alone"
     takes = "minutes, and 58 GB of memory for double precision at 49152"
@@ -37,20 +35,17 @@ class LargeMatrices(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and size."""
         for name in asked.precision.split(","):
             for n, _, _ in parse_sizes(asked.size):
                 yield _row(asked.live, name, n)
 
     def line(self, row: Row) -> str:
-        """Return a call's rate beside the kernel's."""
         return (
             f"{row['precision']} {row['size']} {row['how']}: {row['ms']:.0f} ms,"
             f" {row['of_kernel']:.2f} of the kernel's rate"
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         names = ("precision", "size", "how", "ms", "kernel_ms", "of_kernel", "eta")
         heads = ("precision", "n", "how", "ms", "T_kernel", "T_kernel / total", "eta")
         return heads, [[row[name] for name in names] for row in rows]

@@ -31,8 +31,6 @@ TURNS, TURNS_SECONDS = 3, 1.0
 
 
 class LinearSystems(Benchmark):
-    """See the module."""
-
     measures = "LU factorisation and solution on NumPy's arrays"
     against = "LAPACK by SciPy"
     takes = "a minute on one core"
@@ -60,11 +58,9 @@ class LinearSystems(Benchmark):
                 )  # fmt: skip
 
     def line(self, row: Row) -> str:
-        """Return how much faster ours was."""
         return f"{row['precision']} {row['size']} {_what(row)}: {row['ratio']:.2f} of LAPACK"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         return ("precision", "n", "", "ms", "LAPACK's", "its time / ours"), [
             [row["precision"], row["size"], _what(row), row["ms"], row["lapack_ms"],
              f"{row['ratio']:.2f}"] for row in rows

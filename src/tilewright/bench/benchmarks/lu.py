@@ -33,15 +33,12 @@ _TURNS = 6
 
 
 class LU(Benchmark):
-    """See the module."""
-
     measures = "LU factorisation and solution on CuPy's arrays, in place"
     against = "cuSOLVER by CuPy, and a product of the same size"
     takes = "a minute on an H100"
     options = {"precision": "s,d", "size": "1024,2048,4096,8192,16384"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and size."""
         cupy = cupy_on(asked.live)
         try:
             linalg = import_module("cupyx.scipy.linalg")
@@ -59,7 +56,6 @@ class LU(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a size."""
         solved = [f"solve for {sides}: its time / ours" for sides in SIDES]
         heads = ("precision", "n", "ms", "TFLOP/s", "of gemm's", "cuSOLVER's time / ours", *solved)
         return heads, [

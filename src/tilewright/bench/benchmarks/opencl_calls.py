@@ -35,8 +35,6 @@ Calls = tuple[Callable[[], Any], Callable[[], Any]]
 
 
 class OpenCLCalls(Benchmark):
-    """See the module."""
-
     measures = "the host's time of a warm call on an OpenCL device"
     against = "a bare enqueue of the same kernel by pyopencl"
     takes = "ten seconds"
@@ -44,7 +42,6 @@ class OpenCLCalls(Benchmark):
     needs = "opencl"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision, size and library of arrays."""
         live: Any = asked.live
         for letter, (m, n, k) in itertools.product(
             asked.precision.split(","), parse_sizes(asked.size)
@@ -64,7 +61,6 @@ class OpenCLCalls(Benchmark):
                 yield {**about, "arrays": "NumPy", "us": us, "least_us": least}
 
     def line(self, row: Row) -> str:
-        """Return what a call takes beside the least."""
         size = "x".join(map(str, row["size"]))
         return f"{row['precision']} {size} {row['arrays']}: {row['us']} us, {row['least_us']} us"
 

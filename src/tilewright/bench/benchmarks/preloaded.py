@@ -31,8 +31,6 @@ _STARTING = 120
 
 
 class Preloaded(Benchmark):
-    """See the module."""
-
     measures = "nanoseconds of the host a call of cuBLAS under `tilewright run`, and 16 threads"
     against = "the same program without"
     takes = "as many seconds as threads run, and half a minute"
@@ -68,7 +66,6 @@ class Preloaded(Benchmark):
             yield {"seconds": asked.count, **dict(zip(names, map(int, numbers), strict=True))}
 
     def line(self, row: Row) -> str:
-        """Return what was found."""
         if "called" in row:
             return (
                 f"16 threads, {row['seconds']} s: {row['called']} calls, {row['failures']} failed,"
@@ -77,7 +74,6 @@ class Preloaded(Benchmark):
         return f"{row['calls']}: {row['ours_ns']:.0f} ns, without {row['cublas_ns']:.0f}"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return the kinds of calls."""
         heads, found = cells(rows)
         return heads, [[*line] for line in found]
 

@@ -19,25 +19,20 @@ STEPS = 8  # of k in a trip of the loop, as many as the portable stencil's defau
 
 
 class RegisterBlocking(Benchmark):
-    """See the module."""
-
     measures = f"FFMA's share of compiled main loops ({ARCH}) by register blocking and load width"
     against = "the formula of Lai & Seznec's Figure 1"
     takes = "half a minute; no GPU"
     options = {}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each blocking and width."""
         text = files(__package__).joinpath("register_blocking.cu").read_text()
         for bits, blocking in itertools.product(LOADS, BLOCKINGS):
             yield _row(text, blocking, bits)
 
     def line(self, row: Row) -> str:
-        """Return the shares of a kernel."""
         return " ".join(map(str, _cells(row)))
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each kernel."""
         return ("bits", "blocking", "formula", "of FFMA and loads", "of all"), [*map(_cells, rows)]
 
 

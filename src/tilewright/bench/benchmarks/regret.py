@@ -35,8 +35,6 @@ _FAR = 5.0
 
 
 class Regret(Benchmark):
-    """See the module."""
-
     measures = "the kernel that a call takes beside the portfolio's best, random shapes"
     against = "all kernels of the portfolio that take the operands"
     takes = "two minutes for 4 x 300 shapes on an H100"
@@ -44,7 +42,6 @@ class Regret(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and shape."""
         live = asked.live
         for letter in asked.precision.split(","):
             of = precision(letter)
@@ -58,12 +55,10 @@ class Regret(Benchmark):
                     live.free(handle)
 
     def line(self, row: Row) -> str:
-        """Return what one choice loses."""
         loss = row["chosen_us"] / row["best_us"] - 1
         return f"{row['precision']} {row['trans']} {row['size']}: {loss:.1%} of {row['best_us']} us"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each precision."""
         heads = ("precision", "shapes", "kernels", "mean", "median", "95 %", "most")
         return heads, loss_lines(rows, "best_us")
 

@@ -29,8 +29,6 @@ _LOAD, _BATCH = 1.0, 0.02
 
 
 class Sustained(Benchmark):
-    """See the module."""
-
     measures = "rate, clock and power of calls that are repeated for a second"
     against = "cuBLAS in C, of FP8 cuBLASLt through PyTorch"
     takes = "two seconds a precision and size on an H100"
@@ -38,7 +36,6 @@ class Sustained(Benchmark):
     options = {"precision": "s,d,bf16,tf32,e4m3", "size": "8192"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and size."""
         cupy = cupy_on(asked.live)
         peer = blas_handle(WORKSPACE)
         for name in asked.precision.split(","):
@@ -53,7 +50,6 @@ class Sustained(Benchmark):
                     yield {"precision": name, "error": str(error)}
 
     def line(self, row: Row) -> str:
-        """Return both rates and clocks."""
         who = (
             f"{row[one]['flops_per_second'] / 1e12:.1f} TFLOP/s at {row[one]['mhz'] or 0:.0f} MHz"
             for one in ("tilewright", "peer")
@@ -61,7 +57,6 @@ class Sustained(Benchmark):
         return f"{row['precision']} {row['size'][0]}: {', '.join(who)}"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a precision and size."""
         lines: list[list[Cell]] = []
         for row in rows:
             mine, other = row["tilewright"], row["peer"]

@@ -26,8 +26,6 @@ __all__ = ["BENCHMARK"]
 
 
 class RankK(Benchmark):
-    """See the module."""
-
     measures = "syrk and herk on CuPy's arrays and PyTorch's, launches not held back"
     against = "gemm of the same product, and cuBLAS's in C with prepared arguments"
     takes = "a minute on an H100"
@@ -38,7 +36,6 @@ class RankK(Benchmark):
     }  # fmt: skip
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each size."""
         cupy = cupy_on(asked.live)
         peers = [blas_handle(0), blas_handle(WORKSPACE)]
         rng = np.random.default_rng(0)
@@ -56,13 +53,11 @@ class RankK(Benchmark):
             arrays.release()
 
     def line(self, row: Row) -> str:
-        """Return how much faster the update was."""
         what = f"{row['precision']} {row['update']} {row['trans']} {row['size'][0]}"
         beside = f", {row['ratio']:.2f} of cuBLAS" if "ratio" in row else ""
         return f"{what}: {row['of_gemm']:.2f} of gemm{beside}"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line a precision, update and size."""
         lines: list[list[Cell]] = []
         kinds = dict.fromkeys((row["precision"], row["update"], row["size"][0]) for row in rows)
         for kind in kinds:

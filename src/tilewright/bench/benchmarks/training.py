@@ -25,8 +25,6 @@ _RATE = 1e-4
 
 
 class Training(Benchmark):
-    """See the module."""
-
     measures = "training steps in float32, and loss curves"
     against = "PyTorch with TF32 off"
     takes = "a minute on an H100"
@@ -35,7 +33,6 @@ class Training(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each network."""
         try:
             import torch
 
@@ -63,7 +60,6 @@ class Training(Benchmark):
             yield row
 
     def line(self, row: Row) -> str:
-        """Return how much faster ours was, and both distances from float64's losses."""
         ours, theirs = (distance(row, kind) for kind in ("ours", "torch"))
         return (
             f"{row['network']}: {row['ours_ms']:.1f} ms, PyTorch {row['torch_ms']:.1f};"
@@ -71,7 +67,6 @@ class Training(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         return HEADS, [[*line] for line in lines(rows)]
 
 

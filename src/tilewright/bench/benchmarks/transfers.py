@@ -30,8 +30,6 @@ MEMORY = ("pinned", "pageable")
 
 
 class Transfers(Benchmark):
-    """See the module."""
-
     measures = "products of matrices in the host's memory, beside link and kernel"
     against = "cuBLASXt"
     takes = "a minute for 8192 and 16384"
@@ -39,21 +37,18 @@ class Transfers(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision, size and kind of host memory."""
         for name in asked.precision.split(","):
             for n, _, _ in parse_sizes(asked.size):
                 with ExitStack() as stack:
                     yield from _rows(asked.live, stack, name, n)
 
     def line(self, row: Row) -> str:
-        """Return how much longer a call took than it must."""
         return (
             f"{row['precision']} {row['size']} {row['memory']}: {row['ms']:.1f} ms,"
             f" {row['of_longest']:.2f} of max(T_comm, T_kernel), cuBLASXt {row['xt_ms']}"
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return all rows."""
         names = ("precision", "size", "memory", "ms", "kernel_ms", "link_ms", "of_longest", "xt_ms")
         heads = ("precision", "n", "memory", "ms", "T_kernel", "T_comm", "total / max", "cuBLASXt")
         return heads, [[row[name] for name in names] for row in rows]

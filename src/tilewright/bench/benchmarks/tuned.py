@@ -34,8 +34,6 @@ _SECONDS = 0.2
 
 
 class Tuned(Benchmark):
-    """See the module."""
-
     measures = f"the kernel that a call takes beside the winner of {_BUDGET} of tuning"
     against = "tuning of each shape"
     takes = "half a minute a shape"
@@ -43,7 +41,6 @@ class Tuned(Benchmark):
     needs = "cuda"
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each precision and shape."""
         for letter in asked.precision.split(","):
             for problem in drawn(precision(letter), asked.seed, asked.count):
                 about = {
@@ -57,7 +54,6 @@ class Tuned(Benchmark):
                     yield about | {"error": str(error)}
 
     def line(self, row: Row) -> str:
-        """Return what a call loses on one shape."""
         loss = row["chosen_us"] / row["tuned_us"] - 1
         return (
             f"{row['precision']} {row['trans']} {row['size']}: {loss:.1%} of {row['tuned_us']} us,"
@@ -65,7 +61,6 @@ class Tuned(Benchmark):
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each precision."""
         heads = ("precision", "shapes", "candidates", "mean", "median", "95 %", "most")
         return heads, loss_lines(rows, "tuned_us")
 
