@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.race import (
     Contender,
-    Entry,
     Ladder,
     Observer,
     Result,
@@ -149,14 +147,16 @@ def climb(
     """
     bench = _Bench(live, problem)
     load, apart = bench.workload, {one.name for one in peers if one.on_host}
-    entries = [Entry(x.told, partial(our_call, load, x.rung, x.kernel)) for x in ours]
-    entries += [Entry(Result(x.name, x.version, ""), partial(x.prepare, load)) for x in peers]
 
     def judged(result: Result, call: Call) -> Result:
         return result if result.name in apart else bench.judged(result, call)
 
     try:
-        return race(entries, judged, rounds, observer, shared=live.spec.kind == "cpu")
+        return race(
+            ours, peers, lambda one: our_call(load, one.rung, one.kernel),
+            lambda one: one.prepare(load), judged, rounds, observer,
+            shared=live.spec.kind == "cpu",
+        )  # fmt: skip
     finally:
         load.close()
 

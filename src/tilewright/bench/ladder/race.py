@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from tilewright.bench.sweep import Call, interleaved_calls
 from tilewright.problem import Problem
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["Contender", "Entry", "Ladder", "Matrices", "Observer", "Result", "cublas_alone",
-           "first_line", "race", "refuse_others", "with_errors"]  # fmt: skip
+__all__ = ["Contender", "Ladder", "Matrices", "Observer", "Result", "cublas_alone", "first_line",
+           "race", "refuse_others", "with_errors"]  # fmt: skip
 
 Observer = Callable[[str], None]
 
@@ -73,14 +74,6 @@ class Contender:
     told: Result
     rung: Any
     kernel: Any = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Somebody in a race: what is known before, and what makes its call."""
-
-    told: Result
-    prepare: Callable[[], Call]
 
 
 @dataclass(frozen=True)
@@ -191,19 +184,26 @@ def with_errors(result: Result, errors: tuple[float, float], most: float) -> Res
 
 
 def race(
-    entries: Iterable[Entry],
+    ours: Sequence[Contender],
+    peers: Sequence[Any],
+    our_call: Callable[[Contender], Call],
+    library_call: Callable[[Any], Call],
     judged: Callable[[Result, Call], Result],
     rounds: int,
     observer: Observer,
     *,
     shared: bool,
 ) -> list[Result]:
-    """Return everybody's result, in order; who fails has a reason and no times.
+    """Return everybody's result, libraries last; who fails has a reason and no times.
 
     Parameters
     ----------
-    entries : iterable of Entry
+    ours : sequence of Contender
         Those with a reason do not take part.
+    peers : sequence of Peer
+        Libraries.
+    our_call, library_call : callable
+        Return the call of a contender, and of a library.
     judged : callable
         Returns a result with errors, by running a call.
     rounds : int
@@ -215,12 +215,13 @@ def race(
     """
     calls: dict[str, Call] = {}
     results: list[Result] = []
-    for one in entries:
-        result = one.told
+    prepared = [(one.told, partial(our_call, one)) for one in ours]
+    prepared += [(Result(one.name, one.version, ""), partial(library_call, one)) for one in peers]
+    for result, prepare in prepared:
         observer(result.name)
         if not result.reason:
             try:
-                call = one.prepare()
+                call = prepare()
                 result = judged(result, call)
                 calls[result.name] = call
             except (BackendError, UnavailableError, WrongResultError) as problem:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -16,7 +15,6 @@ from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.race import (
     Contender,
-    Entry,
     Ladder,
     Matrices,
     Observer,
@@ -264,11 +262,6 @@ def _climb(
     x, y = a[rows], b[:, columns]
     exact, size = x.astype(np.longdouble) @ y.astype(np.longdouble), abs(x) @ abs(y)
     matrices = _Matrices(live, a, b)
-    entries = [Entry(one.told, partial(matrices.call, one.rung)) for one in rungs]
-    entries += [
-        Entry(Result(one.name, one.version, ""), partial(matrices.library_call, one))
-        for one in peers
-    ]
 
     def judged(result: Result, call: Call) -> Result:
         off = abs(matrices.result(call)[np.ix_(rows, columns)] - exact)
@@ -276,7 +269,10 @@ def _climb(
         return with_errors(result, errors, (2 * sqrt(p.k) - 1) * 2.0**-53)
 
     try:
-        results = race(entries, judged, rounds, observer, shared=False)
+        results = race(
+            rungs, peers, lambda one: matrices.call(one.rung), matrices.library_call, judged,
+            rounds, observer, shared=False,
+        )  # fmt: skip
     finally:
         matrices.close()
     limit: Bound | str = f"no bound: {live.id} has no wgmma"

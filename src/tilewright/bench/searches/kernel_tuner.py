@@ -10,7 +10,8 @@ import io
 import random
 import time
 import warnings
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -138,16 +139,9 @@ def _recorder() -> Any:
     return Recorder
 
 
-class _quiet:  # a context manager, as those of contextlib
-    """Nothing printed, no warning: strategies meet points of no recording by the thousand."""
-
-    def __enter__(self) -> None:
-        self._caught = warnings.catch_warnings()
-        self._caught.__enter__()
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Print nothing, warn of nothing: strategies meet points of no recording by the thousand."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        self._out = redirect_stdout(io.StringIO())
-        self._out.__enter__()
-
-    def __exit__(self, *reason: Any) -> None:
-        self._out.__exit__(*reason)
-        self._caught.__exit__(*reason)
+        yield

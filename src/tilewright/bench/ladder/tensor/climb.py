@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.race import (
     Contender,
-    Entry,
     Ladder,
     Matrices,
     Observer,
@@ -168,17 +166,16 @@ def climb_tensor(
     a, b = (rounded(rng.standard_normal((rows, p.k), np.float32)) for rows in (p.n, p.m))
     oracle = Oracle(widened(a), np.ascontiguousarray(widened(b).T))
     matrices = _Matrices(live, p, a, b)
-    entries = [Entry(x.told, partial(matrices.call, x.rung, x.kernel)) for x in ours]
-    entries += [
-        Entry(Result(x.name, x.version, ""), partial(matrices.library_call, x)) for x in peers
-    ]
 
     def judged(result: Result, call: Call) -> Result:
         errors = oracle.errors(matrices.result(call)[:, : p.m])
         return with_errors(result, errors, error_bound(p.k, _ROUNDOFF, False))
 
     try:
-        return race(entries, judged, rounds, observer, shared=False)
+        return race(
+            ours, peers, lambda one: matrices.call(one.rung, one.kernel), matrices.library_call,
+            judged, rounds, observer, shared=False,
+        )  # fmt: skip
     finally:
         matrices.close()
 
