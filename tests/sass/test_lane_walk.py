@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sass.offsets import lane_offsets
 from tests.sass.words import BRA, LDS, word
 from tilewright.sass import Instruction, Loop
 from tilewright.sass.decode import decode_one
 from tilewright.sass.lane_walk import Walk
-from tilewright.sass.lanes import lane_offsets, loop_accesses
+from tilewright.sass.lanes import loop_accesses
 from tilewright.sass.lines import LinePairs
 
 S2R, IMAD, MOV, STL, LDL, LDG, LDC, ISETP = 0x919, 0x824, 0x202, 0x387, 0x983, 0x381, 0xB82, 0x80C

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.sass.compiled import cubin, kept
+from tests.sass.offsets import lane_offsets
 from tests.stencil.portable.covering import LENIENT
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.sass import Instruction, Loop, decode, main_loop, read_cubin, wavefronts
-from tilewright.sass.lanes import lane_offsets, loop_accesses
+from tilewright.sass.lanes import loop_accesses
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable

@@ -62,14 +62,6 @@ def _scaled_lines(axis: int) -> Drawn:
     return draw
 
 
-def _sparse(rng: Random, shape: tuple[int, int]) -> Array:
-    return rng.standard_normal(shape) * (rng.random(shape) < 0.3)
-
-
-def _half(rng: Random, shape: tuple[int, int]) -> Array:
-    return rng.standard_normal(shape).astype(np.float16)
-
-
 # -- both matrices -------------------------------------------------------------------------
 
 
@@ -142,10 +134,6 @@ def _spiked(rng: Random, m: int, n: int, k: int) -> tuple[Array, Array]:
     return a, rng.standard_normal((k, n))
 
 
-def _identity(rng: Random, m: int, n: int, k: int) -> tuple[Array, Array]:
-    return np.eye(m, k), rng.standard_normal((k, n))
-
-
 def _apart(rng: Random, m: int, n: int, k: int) -> tuple[Array, Array]:
     """Return operands whose elements that are not 0 meet in a few terms only."""
     a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
@@ -193,16 +181,18 @@ DRAWN: dict[str, Pair] = {
     },
     "12 bits by 2 bits": _alike(_significant(12, True), _significant(2, True)),
     **{f"integers of {bits} bits": _alike(integers(bits)) for bits in (3, 8, 11, 12, 16)},
-    "former FP16 by normal": _alike(_half, normal),
+    "former FP16 by normal": _alike(
+        lambda rng, shape: rng.standard_normal(shape).astype(np.float16), normal
+    ),
     "signs by normal": _alike(lambda rng, shape: rng.choice([-1.0, 1.0], shape), normal),
-    "sparse": _alike(_sparse),
+    "sparse": _alike(lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.3)),
     "one entry of a row above": _spiked,
     **{
         f"a term above all, {place}{', signed' if sign else ''}": _dominated(at, sign)
         for place, at in (("first", 0.0), ("midway", 0.5), ("last", 1.0))
         for sign in (False, True)
     },
-    "identity": _identity,
+    "identity": lambda rng, m, n, k: (np.eye(m, k), rng.standard_normal((k, n))),
     "few terms": _apart,
     "subnormal by large": _powers(-138, 100),
     "products that underflow": _powers(-70, -70),

@@ -55,21 +55,14 @@ def command(
         kernels = collect(target, wanted, observer=observer)
     manifest = write(kernels, output, chosen)
     if json:
-        emit_json(_to_json(kernels, manifest))
+        emit_json({
+            "manifest": str(manifest), "architecture": target.arch, "device": target.name,
+            "kernels": list(kernels.kernels), "codes": len(kernels.codes),
+            "variants": {str(variant): len(rows.every) for variant, rows in kernels.rows.items()},
+        })  # fmt: skip
         return
     _show(kernels)
     say(f"{len(kernels.kernels)} kernels for {kernels.target.arch} written; see {manifest}")
-
-
-def _to_json(kernels: KernelSet, manifest: Path) -> dict[str, object]:
-    return {
-        "manifest": str(manifest),
-        "architecture": kernels.target.arch,
-        "device": kernels.target.name,
-        "kernels": list(kernels.kernels),
-        "codes": len(kernels.codes),
-        "variants": {str(variant): len(rows.every) for variant, rows in kernels.rows.items()},
-    }
 
 
 def _show(kernels: KernelSet) -> None:

@@ -13,23 +13,9 @@ __all__ = ["COLOURS", "ROLES", "accessible", "colour"]
 
 # Order matters to nothing but the stand-in colours below.
 COLOURS = (
-    "ink",
-    "rule",
-    "grid",
-    "surface",
-    "tilewright",
-    "cublas",
-    "numpy",
-    "clblast",
-    "ladder",
-    "bound",
-    "other",
-    "failed",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
+    *("ink", "rule", "grid", "surface"),
+    *("tilewright", "cublas", "numpy", "clblast", "ladder", "bound", "other", "failed"),
+    *("second", "third", "fourth", "fifth", "sixth"),
 )
 # Of curves and bars that are none of these by themselves, in this order.
 ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")

@@ -27,7 +27,7 @@ from tilewright.sass.loops import Loop
 from tilewright.sass.shared import WARP, wavefronts
 from tilewright.sass.trace import ways_around_copies
 
-__all__ = ["Accesses", "lane_offsets", "loop_accesses"]
+__all__ = ["Accesses", "loop_accesses"]
 
 Value = LaneValue | None
 Offsets = np.ndarray[tuple[int, int], np.dtype[np.int64]]  # bytes, one row a warp
@@ -96,27 +96,6 @@ def loop_accesses(instructions: Sequence[Instruction], loop: Loop, threads: int)
         if pairs is not None:
             found.lines[instruction.address] = pairs
     return found
-
-
-def lane_offsets(
-    instructions: Sequence[Instruction], loop: Loop, threads: int
-) -> dict[int, Offsets]:
-    """Return the addresses of a loop's shared accesses, from the lowest of each warp's lanes on.
-
-    Parameters and errors are those of `loop_accesses`.
-
-    Returns
-    -------
-    dict
-        Bytes, one row a warp and one column a lane, by the instruction's
-        address in the kernel; accesses that run for a part of a warp, or whose
-        addresses are not known, are left out.
-    """
-    found = {
-        instruction.address: _offsets(instruction, state, threads // WARP)
-        for instruction, state in _accesses(instructions, loop, threads)
-    }
-    return {address: offsets for address, offsets in found.items() if offsets is not None}
 
 
 def _accesses(

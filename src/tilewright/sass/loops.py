@@ -43,29 +43,11 @@ _CLASSES: dict[str, str] = {
         ("MOV", "UMOV", "CS2R", "S2R", "S2UR", "R2UR", "SEL", "USEL", "PRMT", "SHFL"), "move"
     ),
     **dict.fromkeys(
-        (
-            "IADD3",
-            "IADD",
-            "VIADD",
-            "IMAD",
-            "LEA",
-            "LOP3",
-            "SHF",
-            "ISETP",
-            "IMNMX",
-            "VIMNMX",
-            "VIADDMNMX",
-            "IABS",
-            "PLOP3",
-            "UIADD3",
-            "UIMAD",
-            "ULEA",
-            "ULOP3",
-            "USHF",
-            "UISETP",
-        ),
+        ("IADD3", "IADD", "VIADD", "IMAD", "LEA", "LOP3", "SHF", "ISETP", "PLOP3"),
         "integer",
     ),
+    **dict.fromkeys(("IABS", "IMNMX", "VIMNMX", "VIADDMNMX"), "integer"),
+    **dict.fromkeys(("UIADD3", "UIMAD", "ULEA", "ULOP3", "USHF", "UISETP"), "integer"),
     "NOP": "nothing",
 }
 

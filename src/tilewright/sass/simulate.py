@@ -209,12 +209,9 @@ class _Scheduler:
 
     def _release(self, step: _Step, warp: _Warp, data: float, sources: float) -> None:
         control = step.instruction.control
-        if control.write_barrier is not None:
-            number = control.write_barrier
-            warp.released[number] = max(warp.released[number], data)
-        if control.read_barrier is not None:
-            number = control.read_barrier
-            warp.released[number] = max(warp.released[number], sources)
+        for number, when in ((control.write_barrier, data), (control.read_barrier, sources)):
+            if number is not None:
+                warp.released[number] = max(warp.released[number], when)
 
     def _to_memory(self, step: _Step, warp: _Warp, when: float) -> None:
         """Queue an access; the path serves one after another."""

@@ -36,10 +36,6 @@ class Budget:
     candidates: int | None = None
     patience: float = math.inf
 
-    def most(self, points: int) -> int:
-        """Return how many candidates may be tried of so many points."""
-        return points if self.candidates is None else min(points, self.candidates)
-
 
 def seconds_of(budget: str | float, name: str = "budget") -> float:
     """Return a duration in seconds.

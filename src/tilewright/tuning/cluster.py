@@ -338,9 +338,10 @@ class ClusterRunner(Runner):
             now = time.monotonic()
             if now > looked + _LOOK_SECONDS:
                 looked = now
-                self._again += [
-                    job for lost in self._cluster.look() for _, job in self._dropped(lost)
-                ]
+                for lost in self._cluster.look():
+                    for future, job in lost.jobs.values():
+                        future.cancel()  # nobody waits for what it had in hand any more
+                        self._again.append(job)
             late = now > (deadline if self.best_ns is not None else last_call)
             exhausted = late or self._submit(proposer, skip)
             self.spent.wall = now - started
@@ -381,13 +382,6 @@ class ClusterRunner(Runner):
             _do, what, cluster.device, self._modules, request, asdict(self.limits),
             workers=[address], pure=False,
         )  # fmt: skip
-
-    @staticmethod
-    def _dropped(lost: Any) -> list[tuple[Any, Measurement]]:
-        """Return what a lost worker had in hand, which nobody waits for any more."""
-        for future, _ in lost.jobs.values():
-            future.cancel()
-        return list(lost.jobs.values())
 
     def _hear(self, worker: _Worker, future: Any, candidate: Measurement, proposer: Any) -> None:
         """Act on what a worker said."""

@@ -20,6 +20,7 @@ from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes
 from tilewright.precision import precision
 from tilewright.serve.linear import lu_factor, lu_solve
+from tilewright.tuning.matrices import normal
 
 __all__ = ["BENCHMARK"]
 
@@ -46,7 +47,8 @@ class LinearSystems(Benchmark):
         for letter, (n, _, _) in itertools.product(
             asked.precision.split(","), parse_sizes(asked.size)
         ):
-            a, b = _drawn(letter, n, n), _drawn(letter, n, max(SIDES))
+            rng, of = np.random.default_rng(0), precision(letter)
+            a, b = normal(rng, (n, n), of), normal(rng, (n, max(SIDES)), of)
             ours, theirs = partial(lu_factor, a, device=asked.live), partial(lapack.lu_factor, a)
             yield _row(letter, n, 0, ours, theirs)
             mine, other = ours(), theirs()
@@ -69,13 +71,6 @@ class LinearSystems(Benchmark):
 
 def _what(row: Row) -> str:
     return f"solve, {row['sides']} sides" if row["sides"] else "factor"
-
-
-def _drawn(letter: str, rows: int, columns: int) -> Any:
-    """Return random numbers of a precision."""
-    of, rng = precision(letter), np.random.default_rng(0)
-    drawn = rng.standard_normal((rows, columns, of.words)).astype(of.real_name)
-    return drawn.view(of.dtype)[..., 0].copy()
 
 
 def _row(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.tuning.budget import Budget
+from tilewright.tuning.budget import Budget, Within
 from tilewright.tuning.recorded.recording import Recording
 from tilewright.tuning.strategies import strategy as make_strategy
 
@@ -79,11 +79,11 @@ def simulate(
     ValueError
         If there is no such strategy.
     """
-    chosen = make_strategy(name, recording.space, seed, (), background)
+    chosen = Within(make_strategy(name, recording.space, seed, (), background), budget)
     rows: list[int] = []
     thinking: list[float] = []
-    best, since, spent = np.inf, 0, 0.0
-    while len(rows) < budget.most(len(recording)) and spent < budget.seconds:
+    spent = 0.0
+    while spent < budget.seconds:
         started = time.perf_counter()
         config = chosen.propose()
         if config is None:
@@ -94,8 +94,4 @@ def simulate(
         rows.append(recording.space.row(config))
         known = float(recording.cost[rows[-1]])
         spent += thinking[-1] + (known if np.isfinite(known) else recording.typical_cost)
-        since = 0 if seconds is not None and seconds < best else since + 1
-        best = min(best, np.inf if seconds is None else seconds)
-        if since >= budget.patience:
-            break
     return Trajectory(np.array(rows, np.intp), np.array(thinking))
