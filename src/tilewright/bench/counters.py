@@ -63,11 +63,7 @@ COUNTERS = (
         "FMA pipe, instructions of peak, %",
     ),
     Counter("fp64_pct", f"sm__inst_executed_pipe_fp64.{_OF_PEAK}_active", "FP64 pipe, %"),
-    Counter(
-        "tensor_pct",
-        f"sm__pipe_tensor_cycles_active.{_OF_PEAK}_active",
-        "tensor pipe, %",
-    ),
+    Counter("tensor_pct", f"sm__pipe_tensor_cycles_active.{_OF_PEAK}_active", "tensor pipe, %"),
     Counter("issue_pct", f"smsp__issue_active.{_OF_PEAK}_active", "issue slots used, %"),
     Counter("occupancy_pct", f"sm__warps_active.{_OF_PEAK}_active", "occupancy, achieved, %"),
     Counter("occupancy_limit_pct", "sm__maximum_warps_per_active_cycle_pct", "occupancy, limit, %"),

@@ -63,9 +63,7 @@ def etas_beside(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 # -- squares of the public call ------------------------------------------------------------------
 
 
-def losses(
-    rows: Sequence[Mapping[str, Any]],
-) -> dict[tuple[str, int], list[tuple[float, float]]]:
+def losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], list[tuple[float, float]]]:
     """Return by how much the rate of a side one above another is below that one's.
 
     Parameters

@@ -57,10 +57,7 @@ def command(
             " cores.",
         ),
     ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help=f"{PRECISIONS}."),
-    ] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help=f"{PRECISIONS}.")] = None,
     trans: Annotated[
         str | None,
         typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C."),

@@ -104,10 +104,7 @@ def measure(
             write_json(output, plain(document))
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with (
-        alone_on(live, "tilewright microbench"),
-        progress_bar(*columns, quiet=quiet) as bar,
-    ):
+    with alone_on(live, "tilewright microbench"), progress_bar(*columns, quiet=quiet) as bar:
         task = bar.add_task(live.id, total=seconds)
 
         def started(result: Result) -> None:

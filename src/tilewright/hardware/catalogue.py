@@ -46,12 +46,7 @@ _COUNTS = {name: 2**62 for name in _SPEC_NUMBERS if name != "clock_hz"} | {
 }
 _ANSWERS = ("async_copy", "memory_apart")  # 0 is no, not unknown
 # DeviceSpec has no unknown for these.
-_REQUIRED = (
-    "multiprocessors",
-    "warp_size",
-    "max_threads_per_block",
-    "shared_bytes_per_block",
-)
+_REQUIRED = ("multiprocessors", "warp_size", "max_threads_per_block", "shared_bytes_per_block")
 
 
 @dataclass(frozen=True)

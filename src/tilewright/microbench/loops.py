@@ -32,14 +32,7 @@ from tilewright.sass import Instruction, Loop, decode, edit, find_loops, patch, 
 from tilewright.sass.decode import INSTRUCTION_BYTES, RZ, decode_one
 from tilewright.stencil import Source
 
-__all__ = [
-    "LoopRejectedError",
-    "Slot",
-    "Template",
-    "check_names",
-    "loop_source",
-    "template",
-]
+__all__ = ["LoopRejectedError", "Slot", "Template", "check_names", "loop_source", "template"]
 
 # Registers and predicates reach the next counting instruction after fewer cycles than this: the
 # compiler leaves 13 between a comparison and its branch, and each instruction takes one at least.
@@ -80,12 +73,7 @@ class Slot(NamedTuple):
 
 def loop_source(threads: int, accumulators: int, factors: int, slots: int) -> Source:
     """Return the source of a template; see ``kernels/loop.cu`` for the parameters."""
-    defines = {
-        "THREADS": threads,
-        "ACCUMULATORS": accumulators,
-        "FACTORS": factors,
-        "SLOTS": slots,
-    }
+    defines = {"THREADS": threads, "ACCUMULATORS": accumulators, "FACTORS": factors, "SLOTS": slots}
     return Source(kernel_file("loop.cu"), defines, "loop")
 
 

@@ -20,13 +20,7 @@ from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
 from tilewright.microbench.numbers import live_numbers
 
-__all__ = [
-    "measured_mixes",
-    "measured_numbers",
-    "mix_lines",
-    "number_line",
-    "probe_toml",
-]
+__all__ = ["measured_mixes", "measured_numbers", "mix_lines", "number_line", "probe_toml"]
 
 # By the experiment's name what `session.Result.as_dict` returns, or a file of results holds.
 Results = Mapping[str, Mapping[str, Any]]

@@ -124,9 +124,7 @@ def held_by(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
 
 
 def held_of(
-    rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]],
-    variant: Variant,
-    spec: DeviceSpec,
+    rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]], variant: Variant, spec: DeviceSpec
 ) -> Held:
     """Return some kernels, with all that is known of them before a problem is.
 

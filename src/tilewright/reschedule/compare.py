@@ -54,10 +54,7 @@ class Comparison:
 
 
 def compare(
-    before: Kernel,
-    after: Kernel,
-    threads: int | None = None,
-    dynamic_shared_bytes: int = 0,
+    before: Kernel, after: Kernel, threads: int | None = None, dynamic_shared_bytes: int = 0
 ) -> Comparison:
     """Compare two versions of a kernel.
 

@@ -236,9 +236,7 @@ def _states(
     return uses, starts, states
 
 
-def _blocks(
-    instructions: Sequence[Instruction],
-) -> tuple[frozenset[int], list[tuple[int, ...]]]:
+def _blocks(instructions: Sequence[Instruction]) -> tuple[frozenset[int], list[tuple[int, ...]]]:
     """Return where straight runs of instructions start, and the successors of each one."""
     after = successors(instructions)
     starts = {0}

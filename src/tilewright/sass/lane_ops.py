@@ -35,16 +35,7 @@ from tilewright.sass.lane_values import (
     shift_right,
 )
 
-__all__ = [
-    "State",
-    "Threads",
-    "execute",
-    "forget",
-    "guarded_keys",
-    "is_kept",
-    "predicate",
-    "under",
-]
+__all__ = ["State", "Threads", "execute", "forget", "guarded_keys", "is_kept", "predicate", "under"]
 
 Value = LaneValue | None
 # "R", "P" or "U" and the number; "L" and the place in local memory, from the stack pointer on; or a

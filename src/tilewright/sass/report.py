@@ -100,9 +100,7 @@ class Inspection:
 
 
 def inspect_kernel(
-    kernel: Kernel,
-    threads: int | None = None,
-    dynamic_shared_bytes: int = 0,
+    kernel: Kernel, threads: int | None = None, dynamic_shared_bytes: int = 0
 ) -> Inspection:
     """Return everything that a kernel's machine code says.
 

@@ -46,10 +46,7 @@ _FEW_ROWS = 64
 
 
 def lu_factor(
-    a: Any,
-    *,
-    overwrite_a: bool = False,
-    device: str | LiveDevice | None = None,
+    a: Any, *, overwrite_a: bool = False, device: str | LiveDevice | None = None
 ) -> tuple[Any, Any]:
     """Factor P A = L U with partial pivoting.
 
@@ -262,11 +259,7 @@ def _solve_few(x: Matrix, b: Matrix, *, upper: bool, unit: bool) -> None:
 
 
 def lu_solve(
-    factored: tuple[Any, Any],
-    b: Any,
-    *,
-    trans: str = "N",
-    device: str | LiveDevice | None = None,
+    factored: tuple[Any, Any], b: Any, *, trans: str = "N", device: str | LiveDevice | None = None
 ) -> Any:
     """Solve op(A) x = b with the result of `lu_factor`.
 

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from tilewright.serve.decision import Decision
     from tilewright.serve.triangle import Triangle
 
-__all__ = [
-    "Device",
-    "Placed",
-    "Request",
-    "column_major_call",
-    "strided",
-]
+__all__ = ["Device", "Placed", "Request", "column_major_call", "strided"]
 
 Several = list[str] | list[LiveDevice] | list[str | LiveDevice] | tuple[str | LiveDevice, ...]
 Device = str | LiveDevice | Several | None

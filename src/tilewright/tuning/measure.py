@@ -141,9 +141,7 @@ def repeat(
 
 
 def interleaved(
-    workload: Workload,
-    candidates: Sequence[tuple[Kernel, Stencil, Config]],
-    seconds: float,
+    workload: Workload, candidates: Sequence[tuple[Kernel, Stencil, Config]], seconds: float
 ) -> list[tuple[int, ...]]:
     """Time several kernels interleaved, A B C A B C, so that drift hits all alike.
 

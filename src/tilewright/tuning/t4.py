@@ -23,14 +23,7 @@ from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.record import from_record, to_record
 from tilewright.version import VERSION
 
-__all__ = [
-    "INVALIDITY",
-    "SCHEMA_VERSION",
-    "T4Error",
-    "read_t4",
-    "t4_results",
-    "write_t4",
-]
+__all__ = ["INVALIDITY", "SCHEMA_VERSION", "T4Error", "read_t4", "t4_results", "write_t4"]
 
 SCHEMA_VERSION = "1.0.0"
 

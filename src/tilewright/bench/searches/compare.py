@@ -56,10 +56,7 @@ def names_of(asked: str) -> list[str]:
 
 
 def compared(
-    recordings: Sequence[Recording],
-    names: Sequence[str],
-    seeds: int,
-    known: Sequence[Any] = (),
+    recordings: Sequence[Recording], names: Sequence[str], seeds: int, known: Sequence[Any] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each strategy and space; spaces inside.
 

@@ -26,10 +26,7 @@ def section(data: Gathered) -> Section:
         "Instruction mix",
         "What the compiled main loops consist of. Only multiply-adds compute the product; the "
         "rest of the issue slots is the price of feeding them.",
-        figures=(
-            *(_figure(name, mixes) for name, mixes in groups.items()),
-            *_feedings(data),
-        ),
+        figures=(*(_figure(name, mixes) for name, mixes in groups.items()), *_feedings(data)),
         command="tilewright inspect default --arch sm_90a --json"
         " > benchmarks/results/inspected.json",
     )

@@ -19,15 +19,7 @@ from tilewright.serve.lu.factor import factorisation
 from tilewright.serve.lu.solve import solution
 from tilewright.stencil.lu import SHARED_BYTES, LUKernels
 
-__all__ = [
-    "check_able",
-    "factor",
-    "factor_numpy",
-    "is_able",
-    "solve",
-    "solve_numpy",
-    "takes",
-]
+__all__ = ["check_able", "factor", "factor_numpy", "is_able", "solve", "solve_numpy", "takes"]
 
 # What carries NumPy's matrices is imported where they are: arrays on a device have no use for it.
 

@@ -30,12 +30,7 @@ from tilewright.serve.calls import keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.laid_out import ALPHA, BETA, REPORT, VECTORS, A, B, C, Space
 from tilewright.serve.plan import Plan, call_of
-from tilewright.serve.routes.split.decision import (
-    ROUTES,
-    TERMS_A_CUT,
-    TERMS_BF16,
-    TERMS_FP16,
-)
+from tilewright.serve.routes.split.decision import ROUTES, TERMS_A_CUT, TERMS_BF16, TERMS_FP16
 from tilewright.serve.routes.split.product import Parts, Work, product_for
 from tilewright.serve.routes.split.promise import MOST_K
 from tilewright.serve.routes.split.serve import why_ieee

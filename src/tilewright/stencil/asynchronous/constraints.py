@@ -176,12 +176,7 @@ def tma_since(device: DeviceSpec) -> tuple[Constraint, ...]:
     if (device.compute_capability or 0) >= TMA_SINCE:
         return ()
     return (
-        Constraint(
-            "TMA",
-            lambda tma: tma == 0,
-            "TMA came with compute capability 9.0",
-            "hardware",
-        ),
+        Constraint("TMA", lambda tma: tma == 0, "TMA came with compute capability 9.0", "hardware"),
     )
 
 

@@ -42,12 +42,7 @@ SWIZZLED_BARRIER_BYTES = 8 * 128
 
 
 def room_to_stage(
-    *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
-    threads: Values,
-    precision: Precision,
+    *, block_m: Values, block_n: Values, block_k: Values, threads: Values, precision: Precision
 ) -> Values:
     """Return whether one stage, its rows no longer than the block's sides, has room for results."""
     stage = block_k * (block_m + block_n) * precision.element_bytes

@@ -116,12 +116,7 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     size = variant.precision.element_bytes
 
     def even(
-        along_k: bool,
-        side: Values,
-        block_k: Values,
-        warps_k: Values,
-        tma: Values,
-        number: Values,
+        along_k: bool, side: Values, block_k: Values, warps_k: Values, tma: Values, number: Values
     ) -> Values:
         boxed = np.asarray(tma) > 0
         if not along_k:
@@ -142,9 +137,7 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the constraints of TMA, which brings tiles in whole lines (lines.cuh)."""
     in_line = LINE_BYTES // variant.precision.element_bytes
-    found = [
-        tma_or_sliced_k(),
-    ]
+    found = [tma_or_sliced_k()]
     if any(variant.k_fast):
         found.append(
             Constraint(

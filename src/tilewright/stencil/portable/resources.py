@@ -79,12 +79,7 @@ def registers(
 
 
 def reuse(
-    *,
-    block_m: Values,
-    block_n: Values,
-    threads_m: Values,
-    threads_n: Values,
-    precision: Precision,
+    *, block_m: Values, block_n: Values, threads_m: Values, threads_n: Values, precision: Precision
 ) -> Values:
     """Return the multiply-adds of reals for a real read in the inner loop.
 

@@ -132,9 +132,7 @@ class Portable(Stencil):
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
         """Return dialect, prelude and kernel as one source, with its macros."""
-        defines: dict[str, int | str] = {
-            **variant.macros,
-        }
+        defines: dict[str, int | str] = {**variant.macros}
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0

@@ -184,10 +184,7 @@ def whole_call(call: GemmCall | TensorCall) -> TensorCall:
 
 
 def arguments(
-    call: TensorCall,
-    arithmetic: Arithmetic,
-    config: Mapping[str, Any],
-    k_fast: tuple[bool, bool],
+    call: TensorCall, arithmetic: Arithmetic, config: Mapping[str, Any], k_fast: tuple[bool, bool]
 ) -> tuple[Any, ...]:
     """Return the argument list, with tensor maps for A and B.
 

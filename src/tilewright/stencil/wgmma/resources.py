@@ -126,12 +126,7 @@ def consumer_registers(*, consumers: Values, min_blocks: Values, tma: Values) ->
 
 
 def shared_bytes(
-    *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
-    stages: Values,
-    arithmetic: Arithmetic,
+    *, block_m: Values, block_n: Values, block_k: Values, stages: Values, arithmetic: Arithmetic
 ) -> Values:
     """Return the shared memory of a block, with what aligns its stages."""
     stage = arithmetic.parts * (block_m + block_n) * block_k * arithmetic.element_bytes

@@ -22,13 +22,7 @@ from tilewright.stencil import Launch, Source, TensorMap
 from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
 
-__all__ = [
-    "ALIGNED",
-    "TENSOR_RUNGS",
-    "StencilRung",
-    "TensorRung",
-    "stencil_rung",
-]
+__all__ = ["ALIGNED", "TENSOR_RUNGS", "StencilRung", "TensorRung", "stencil_rung"]
 
 _ELEMENT: Final = "bfloat16"
 _ELEMENT_BYTES = 2
