@@ -109,7 +109,6 @@ def _leading(name: str, value: int, rows: int) -> int:
 
 
 def _batch(value: object) -> int:
-    """Return a number of products."""
     found = _size("batch", value)
     if not found:
         raise ValueError("batch=0 has no product; give 1 or more")

@@ -100,7 +100,6 @@ def _check(problem: Problem, how: How) -> None:
 
 
 def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: How) -> Bound:
-    """Return the bound with these units."""
     promote_k = how.promote_k or (None if units.scheme is None else PROMOTE_K)
     if promote_k is None and units.lane == "tensor.fp8":
         promote_k = PROMOTE_FP8
@@ -134,7 +133,6 @@ def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: Ho
 
 
 def _of_residues(problem: Problem, device: CatalogueDevice, how: How) -> Bound:
-    """Return the bound of a product in residues."""
     plain = How(sustained=how.sustained, reads_c=False, warm_cache=True)
     products = assemble(residues.products(problem), device, plain)
     choice = assemble(residues.choice(problem), device, plain)

@@ -107,7 +107,6 @@ def _pairs(text: str) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> Wanted:
-    """Return the one config of a JSON file."""
     if path.stat().st_size > _FILE_LIMIT:
         raise ValueError(f"{path} is larger than {_FILE_LIMIT >> 20} MiB; export one config")
     try:

@@ -222,7 +222,6 @@ def _open(path: Path | None) -> Store:
 def _filters(
     store: Store, device: str | None, precision: str | None, trans: str | None, stencil: str | None
 ) -> Filters:
-    """Return the filters that the options stand for."""
     filters: Filters = {}
     if device is not None:
         filters["device"] = _fingerprints(store, device)

@@ -135,7 +135,6 @@ def _refuse(options: Mapping[str, object], whose: str, why: str) -> None:
 def _inspect_cubin(
     file: Path, kernel: str | None, threads: int | None, shared: int, listing: bool, json: bool
 ) -> None:
-    """Print what is in a cubin."""
     from tilewright.sass import inspect_kernel, read_cubin
 
     cubin = read_cubin(file)

@@ -49,7 +49,6 @@ def simulated(
 
 
 def _plain(recording: Recording, run: Trajectory) -> dict[str, Any]:
-    """Return a simulated run as plain data."""
     best = run.best_so_far(recording)
     return {
         "space": recording.name,

@@ -130,7 +130,6 @@ def _declared(code: ExportedCode) -> str:
 
 
 def _tables(kernels: KernelSet) -> Iterator[str]:
-    """Yield the lines of kernels.c."""
     yield f'{_HEAD}#include "tilewright_internal.h"\n'
     for code in kernels.codes.values():
         yield f"extern {_declared(code)};"

@@ -110,7 +110,6 @@ def _tuned(key: str, defaults: bool) -> Target:
 
 
 def _live(device: str | None, defaults: bool) -> Target:
-    """Return a CUDA device that is here."""
     from tilewright.backend import device as find_device
     from tilewright.backend.cuda.device import CUDADevice
 

@@ -182,7 +182,6 @@ def _labels(mix: Mixture, lanes: str, warps: int) -> Row:
 
 
 def _measured(timer: LoopTimer, kernel: LoadedKernel, mix: Mixture, lanes: str, warps: int) -> Row:
-    """Return the rates of one mixture."""
     periods = SLOTS // mix.period
     multiply_adds = periods * (1 if mix.ratio is None else mix.ratio)
     loads = 0 if mix.ratio is None else periods

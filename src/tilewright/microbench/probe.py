@@ -241,7 +241,6 @@ def _toml(
     entries: Iterable[tuple[str, float, str]],
     mixes: Iterable[Mapping[str, str | int | float]],
 ) -> str:
-    """Write the file."""
     spec = device.spec
     lines = [f"name = {_text(spec.name)}", f"vendor = {_text(spec.vendor)}",
              f"kind = {_text(spec.kind)}", "matches = []", "", "[sources]"]  # fmt: skip

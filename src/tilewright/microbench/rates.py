@@ -134,7 +134,6 @@ def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None
 
 
 def _rates(timer: LoopTimer, kind: Kind, kernel: LoadedKernel, warps: int) -> Row:
-    """Return the rates with so many warps."""
     work = kind.instructions * warps * kind.multiply_adds
     took = timer.time(kernel, warps, work / kind.expected * max(1.0, 4 / warps))
     each = work / took.cycles

@@ -91,7 +91,6 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
 
 
 def _source(family: Stencil, kernel: PortfolioKernel, mode: Mode, form: int) -> Source:
-    """Return what an instance is compiled from."""
     if form == GROUPED:
         config = family.grouped_config(kernel.config, kernel.variant)
         assert config is not None

@@ -124,7 +124,6 @@ def _aligned(drawn: Problem) -> Problem:
 def _run(
     live: CUDADevice, kernels: dict[Any, Kernel], p: Problem, config: Config, memory: dict[str, Any]
 ) -> int:
-    """Run a config once and return its nanoseconds."""
     variant, family = Variant.of(p), stencil(config.stencil)
     geometry = family.geometry(config)
     mode = geometry.mode(p)

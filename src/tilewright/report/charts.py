@@ -245,7 +245,6 @@ def _shown(value: float) -> str:
 
 
 def _fill(group: Bars) -> dict[str, Any]:
-    """Return how a group's bars are filled."""
     return {
         "facecolor": _tint(group.role),
         "edgecolor": colour("surface"),  # before matplotlib 3.11 the hatch has it too

@@ -219,6 +219,5 @@ def _reason(before: bytes, after: bytes, arch: int) -> str:
 
 
 def _with_code(cubin: Cubin, kernel: Kernel, code: bytes) -> Cubin:
-    """Return a cubin with a kernel's code replaced."""
     made = patch(cubin.code, decode(code, kernel.arch), kernel.name)
     return replace(cubin, code=made)

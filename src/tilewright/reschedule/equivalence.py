@@ -153,7 +153,6 @@ class _Walk:
         return _classes(values), effects[0], effects[1]
 
     def reasons(self) -> Iterator[str]:
-        """Yield how the versions differ."""
         for number, block in enumerate(self.blocks):
             old, new = (code[block.start : block.stop] for code in self.code)
             where = f"the block at {old[0].address:#x}"

@@ -92,7 +92,6 @@ def schedule_space(
 
 
 def _parameter() -> Parameter:
-    """Return the parameter that chooses a level."""
     named = ", ".join(f"{value}: {level.name}" for value, level in LEVELS.items())
     return Parameter(
         SCHEDULE,

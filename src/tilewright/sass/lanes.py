@@ -168,7 +168,6 @@ def _line_pairs(instruction: Instruction, state: State, warps: int) -> LinePairs
 
 
 def _address(instruction: Instruction, state: State) -> Value:
-    """Return a shared address."""
     copies = instruction.mnemonic == "LDGSTS"
     total = _registers(instruction, "C" if copies else "A", state)
     if instruction.mnemonic in ("LDS", "STS"):

@@ -67,7 +67,6 @@ def _shape(instruction: Instruction) -> str:
 
 
 def _dmma(instruction: Instruction) -> int:
-    """Return the multiply-adds of an instruction."""
     return math.prod(int(side) for side in _shape(instruction).replace("884", "8x8x4").split("x"))
 
 

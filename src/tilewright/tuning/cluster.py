@@ -376,7 +376,6 @@ class ClusterRunner(Runner):
         return False
 
     def _sent(self, what: str, request: dict[str, Any], address: str) -> Any:
-        """Send a request to one worker."""
         cluster = self._cluster
         return cluster.client.submit(
             _do, what, cluster.device, self._modules, request, asdict(self.limits),

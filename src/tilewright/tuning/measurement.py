@@ -160,7 +160,6 @@ class Measurement:
         self._check_numbers()
 
     def _check_names(self) -> None:
-        """Refuse names that are not names."""
         for name, value in (("backend", self.backend), ("stencil", self.config.stencil)):
             if not NAME.fullmatch(value):
                 raise ValueError(f"{name}={value[:80]!r} is not a name")
@@ -223,7 +222,6 @@ class Measurement:
 
 
 def _member(kind: type[_E], name: str, value: str) -> _E:
-    """Return the member of an enumeration that a text names."""
     try:
         return kind(value)
     except ValueError:

@@ -135,7 +135,6 @@ def _field(record: dict[str, Any], name: str, kind: type) -> Any:
 
 
 def _number(name: str, value: object) -> float | None:
-    """Return a number or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -158,7 +157,6 @@ def _parameters(record: dict[str, Any]) -> dict[str, int | str]:
 
 
 def _problem(record: dict[str, Any]) -> Problem:
-    """Return a problem from its sizes and letters."""
     for name, kind in (*((size, int) for size in _SIZES), ("precision", str)):
         _field(record, name, kind)
     for name in ("trans_a", "trans_b"):

@@ -246,7 +246,6 @@ def _template(name: str) -> Template:
 
 
 def _recorded(measurement: Measurement) -> str:
-    """Return what was recorded, for people."""
     lines = [
         f"status    {measurement.status} ({measurement.stage}, {measurement.created})",
         *textwrap.wrap(f"reason    {measurement.reason or '-'}", 88, subsequent_indent=" " * 10),

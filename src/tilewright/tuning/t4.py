@@ -74,7 +74,6 @@ def t4_results(measurements: Iterable[Measurement]) -> dict[str, Any]:
 
 
 def _entry(measurement: Measurement) -> dict[str, Any]:
-    """Return one T4 result."""
     runtimes = [t / 1e6 for t in measurement.times_ns]
     times: dict[str, Any] = {"runtimes": runtimes}
     if measurement.compile_seconds is not None:
@@ -175,7 +174,6 @@ def _no_constant(name: str) -> float:
 
 
 def _measurement(entry: Any) -> Measurement:
-    """Return the measurement of one T4 result."""
     if not isinstance(entry, dict):
         raise ValueError("not an object")
     record = entry.get("tilewright")

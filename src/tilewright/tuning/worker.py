@@ -75,11 +75,9 @@ class _Candidate:
 
     @property
     def launch(self) -> Launch:
-        """How it is launched for the problem."""
         return self.family.launch(self.config, self.problem.m, self.problem.n, self.problem.k)
 
     def source(self, live: LiveDevice) -> Source:
-        """Return what is compiled for a device."""
         config, _ = baseline_and_level(self.config)
         return self.family.source(config, Variant.of(self.problem), live.dialect, self.mode)
 

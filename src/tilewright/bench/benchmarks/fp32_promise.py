@@ -147,7 +147,6 @@ class _Tally:
             self.worst = {**case, "eta": ours, "peer_eta": theirs, "route": told.variant}
 
     def row(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
         return {
             "data": self.data, "as_served": self.served, "cases": self.cases,
             "violations": self.violations, "beyond_bound": self.beyond_bound,

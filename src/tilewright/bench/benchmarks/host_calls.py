@@ -83,7 +83,6 @@ def _mean(ratios: Sequence[float]) -> str:
 
 
 def _row(live: Any, rng: Any, shape: tuple[int, int, int], case: tuple[str, str, str]) -> Row:
-    """Return the times of one product."""
     (m, n, k), (letter, op_a, op_b) = shape, case
     of = precision(letter)
 

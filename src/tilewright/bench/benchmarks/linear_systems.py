@@ -76,7 +76,6 @@ def _what(row: Row) -> str:
 def _row(
     letter: str, n: int, sides: int, ours: Callable[[], Any], theirs: Callable[[], Any]
 ) -> Row:
-    """Return the times of both."""
     times: list[list[int]] = [[], []]
     until = time.perf_counter() + TURNS_SECONDS
     while len(times[0]) < TURNS or time.perf_counter() < until:

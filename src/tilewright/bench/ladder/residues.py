@@ -193,11 +193,9 @@ class _Matrices(Matrices):
         return lambda: made.between_events(enqueue, held=len(steps)).nanoseconds()
 
     def library_call(self, peer: CuBLAS) -> Call:
-        """Return the same by a library."""
         return peer.timed(self.problem, "d", self.memory)
 
     def close(self) -> None:
-        """Give the memory back."""
         self.room.close()
         super().close()
 
@@ -221,7 +219,6 @@ def contenders(live: LiveDevice) -> Iterator[Contender]:
 
 
 def _main_kernel(live: LiveDevice, rung: ResidueRung) -> tuple[Kernel, Config]:
-    """Return the kernel of a rung that multiplies."""
     variant = _WORDS if rung.chain is _Words else CORE
     config = wgmma().starts(variant, live.spec)[0]
     if issubclass(rung.chain, _EachModulus):

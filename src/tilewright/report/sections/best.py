@@ -65,7 +65,6 @@ def _chosen(runs: list[Run]) -> list[Run]:
 
 
 def _figure(device: Device, chosen: list[Run]) -> Figure:
-    """Return the bars of one precision."""
     problem = chosen[0].problem
     scale, unit = scale_of(rate for run in chosen for rate in run.rates.values())
     names = named(name for run in chosen for name in run.rates)

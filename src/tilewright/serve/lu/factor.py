@@ -200,7 +200,6 @@ class Factorisation:
         return self._on.apart if beside else self._on.alone
 
     def _stage(self, number: int, block: Block) -> Stage:
-        """Return a block's launches."""
         n, (first, last), memory = self._n, block, self._memory
         memory.begin(number)
         # Panels keep to their own multiprocessors where the block before has a `rest` for all.

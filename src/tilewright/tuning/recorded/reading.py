@@ -146,7 +146,6 @@ def _of_entries(
     metadata: Mapping[str, Any],
     several: bool,
 ) -> Recording:
-    """Return the recording of T4 entries that are of one problem."""
     about: dict[str, Any] = {"device": str(told.get("device_name") or metadata.get("device", ""))}
     problem = told.get("problem") or metadata.get("problem")
     if isinstance(problem, dict):
