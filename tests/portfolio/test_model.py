@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.portfolio.examples import KINDS, geometries, problems
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
-from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
 from tilewright.stencil.geometry import MODES, MOST_SHARES, Geometry
+from tilewright.stencil.work import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
 
 MANY = st.integers(1, 200)
 

@@ -85,7 +85,9 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
                 plain = mode == Mode() and form == 0
                 level = level_of({SCHEDULE: one.level}) if plain else None
                 name = _name(kernel, mode, form)
-                block = _block(kernel)
+                # Compressed together: its config's others, of all transposes.  These differ little,
+                # and are unpacked in some milliseconds.
+                block = kernel.config.id
                 found.append(Instance(name, block, source, kernel, mode, form, level))
     return found
 
@@ -111,14 +113,6 @@ def _identity(instance: Instance) -> tuple[str, SplitK | None]:
     if instance.kernel is None:
         return instance.source.identity, None
     return instance.name, instance.kernel.geometry.split_k
-
-
-def _block(kernel: PortfolioKernel) -> str:
-    """Return what an instance is compressed together with: its config's others, of all transposes.
-
-    These differ little, and are unpacked in some milliseconds.
-    """
-    return kernel.config.id
 
 
 class Work:

@@ -93,18 +93,8 @@ class GemmCall:
         k = 0 if self.alpha == 0 else self.k
         whole = np.int64
         return (
-            whole(self.m),
-            whole(self.n),
-            whole(k),
-            *alpha,
-            self.a.memory,
-            whole(self.a.offset),
-            whole(self.a.ld),
-            self.b.memory,
-            whole(self.b.offset),
-            whole(self.b.ld),
-            *beta,
-            self.c.memory,
-            whole(self.c.offset),
-            whole(self.c.ld),
-        )
+            whole(self.m), whole(self.n), whole(k),
+            *alpha, self.a.memory, whole(self.a.offset), whole(self.a.ld),
+            self.b.memory, whole(self.b.offset), whole(self.b.ld),
+            *beta, self.c.memory, whole(self.c.offset), whole(self.c.ld),
+        )  # fmt: skip

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.problem import Problem
-from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
 from tilewright.stencil.geometry import (
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["TERMS", "Work"]
-
+__all__ = ["LEAST_SHARE", "MOST_IN_TREE", "MOST_SINGLE", "TERMS", "Work"]
 
 TERMS = (
     "launch",  # 1
@@ -50,6 +48,19 @@ _REACHED = {4: 124 / 132, 8: 120 / 132}
 
 # Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
 _MOST_STEPS = 2**32 - 1
+
+# Shares of k that persistent blocks take (division.cuh).  A share has at least so many steps, as
+# LEAST_STEPS of simt_async/persistent.cuh says.
+LEAST_SHARE = 64
+
+# In single precision: an owner adds parts up one after another, 2 us each on an H100, where 50
+# shares of one tile of 128 x 128, k 3126, took 94 us.  By costs as once fitted to such shapes the
+# best number grows with the root of k, from 7 at 1024 to 20 at 8192; with 12 none of these is
+# slower than with its own by more than a seventh.
+MOST_SINGLE = 12
+
+# The same where parts are added up by halves: an owner then waits for five parts one after another.
+MOST_IN_TREE = 32
 
 
 def _up(x: Ints | int, by: Ints | int) -> Ints:

@@ -22,8 +22,8 @@ from tilewright.reschedule.hazards import hazards
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.instruction import Instruction
 from tilewright.stencil import Source, stencil
-from tilewright.stencil.asynchronous.division import MOST_SINGLE
 from tilewright.stencil.source_files import read_source
+from tilewright.stencil.work import MOST_SINGLE
 
 HOPPER = architecture_spec("sm_90a")
 MOST_BLOCKS = 4064  # that a workspace has flags for

@@ -56,7 +56,8 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_copied_evenly(variant, scalar=False),
         *_boxes(variant, device),
         *_generation(device),
-        *_limits(variant, device),
+        *block_limits(device, threads, _shared(variant)),
+        *registers_of_a_thread(device, _used(variant)),
         *_heuristics(variant, device),
     )
 
@@ -179,13 +180,6 @@ def _shared(variant: Variant) -> Callable[..., Values]:
 
 def _used(variant: Variant) -> Callable[..., Values]:
     return functools.partial(registers, precision=variant.precision, other=LEAST_OTHER)
-
-
-def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    return (
-        *block_limits(device, threads, _shared(variant)),
-        *registers_of_a_thread(device, _used(variant)),
-    )
 
 
 def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:

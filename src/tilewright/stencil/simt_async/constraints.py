@@ -50,7 +50,9 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_copied_evenly(variant, scalar=False),
         _runs(variant),
         *_boxes(variant, device),
-        *_hardware(variant, device),
+        *block_limits(device, threads, _shared(variant)),
+        *clusters(device),
+        *registers_of_a_thread(device, _used(variant)),
         *_heuristics(variant, device),
     )
 
@@ -191,14 +193,6 @@ def _shared(variant: Variant) -> Callable[..., Values]:
 def _used(variant: Variant) -> Callable[..., Values]:
     return functools.partial(
         registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
-    )
-
-
-def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    return (
-        *block_limits(device, threads, _shared(variant)),
-        *clusters(device),
-        *registers_of_a_thread(device, _used(variant)),
     )
 
 
