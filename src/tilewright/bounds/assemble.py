@@ -168,13 +168,9 @@ def _memory(asked: Asked, reads_c: bool, warm_cache: bool) -> Term:
     """Return the term of compulsory traffic: every element once, C written and perhaps read."""
     p, units = asked.problem, asked.units
     a, b, c = p.elements
-    operands, results = (
-        (a + b) * units.element_bytes,
-        c * units.result_bytes * (2 if reads_c else 1),
-    )
+    traffic = (a + b) * units.element_bytes + c * units.result_bytes * (2 if reads_c else 1)
     cache = asked.device.get("l2_bytes") if warm_cache else None
     kept = 0.0 if cache is None else cache.value
-    traffic = operands + results
     used = () if cache is None else (cache,)
     return term(
         "device memory",

@@ -157,14 +157,15 @@ def units_of(
     device : CatalogueDevice
         Where it runs.
     arithmetic : str
-        One of `ARITHMETIC`, or ``"tf32"`` where an accuracy names it.
+        One of `ARITHMETIC` but residues, or ``"tf32"`` where an accuracy names it; one that the
+        precision has.
     sequence : str or None
         A key of `SEQUENCES`, for double-double; the precision's own without it.
 
     Raises
     ------
     ValueError
-        If a name is unknown or does not go with the precision.
+        If the sequence is unknown.
     """
     precision = problem.precision
     size = precision.element_bytes
@@ -173,19 +174,11 @@ def units_of(
         label, lane = f"{type_} tensor cores", f"tensor.{type_}"
         return Units(label, lane, f"peak.{type_}", 1, size, precision.result_bytes)
     if arithmetic in OF_SINGLE:
-        if precision.letter not in ("s", "c"):
-            raise ValueError(
-                f"arithmetic={arithmetic!r} goes with precision s or c, not {precision}; use ieee"
-            )
         scheme = SCHEMES.get(arithmetic)
         type_ = arithmetic if scheme is None else scheme.stored
         label = f"{type_} tensor cores" + ("" if scheme is None else f", {scheme}")
         element = 4 if scheme is None else scheme.element_bytes
         return Units(label, f"tensor.{type_}", f"peak.{type_}", 1, element, 4, scheme=scheme)
-    if arithmetic != "ieee":
-        raise ValueError(
-            f"arithmetic={arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
-        )
     per_element = precision.flops // 2
     if precision.parts == 2:
         if sequence is not None and sequence not in SEQUENCES:

@@ -146,13 +146,8 @@ def read_device(path: Path) -> CatalogueDevice:
         _check(isinstance(text.get(key), str), path, key, text.get(key), "give a string")
     _check(text["kind"] in ("gpu", "cpu"), path, "kind", text["kind"], 'give "gpu" or "cpu"')
     matches = text.get("matches", [])
-    _check(
-        isinstance(matches, list) and all(isinstance(one, str) for one in matches),
-        path,
-        "matches",
-        matches,
-        "give a list of strings",
-    )
+    good = isinstance(matches, list) and all(isinstance(one, str) for one in matches)
+    _check(good, path, "matches", matches, "give a list of strings")
     sources = text.get("sources", {})
     _check(isinstance(sources, dict), path, "sources", sources, "give a table of strings")
     for key, value in sources.items():

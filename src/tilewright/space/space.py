@@ -69,6 +69,8 @@ class Space:
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
         self._by_name = {p.name: p for p in self.parameters}
+        # What goes without saying, which no config names.
+        self._silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
         if not self.parameters:
             raise ValueError("parameters=() is empty; give at least one Parameter")
         for label, items in (("parameters", self.parameters), ("constraints", self.constraints)):
@@ -112,9 +114,8 @@ class Space:
         from tilewright.space.component import Component, connected
         from tilewright.space.funnel import Funnel, Stage
 
-        sizes: dict[
-            tuple[Constraint | Parameter, ...], int
-        ] = {}  # most groups are as in the stage before
+        # Most groups are as in the stage before.
+        sizes: dict[tuple[Constraint | Parameter, ...], int] = {}
         stages = []
         before = self.raw_size
         for i, constraint in enumerate(self.constraints, start=1):
@@ -177,14 +178,13 @@ class Space:
 
     def _named(self, values: Mapping[str, Value]) -> Config:
         """Return the config of some values, which names none that go without saying."""
-        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
+        silent = self._silent
         kept = {name: x for name, x in values.items() if name not in silent or x != silent[name]}
         return Config(self.stencil_name, kept)
 
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return values of all parameters: those given, and what goes without saying."""
-        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
-        return {**silent, **current(self.stencil_name, values)}
+        return {**self._silent, **current(self.stencil_name, values)}
 
     def enumerate(self, chunk: int = _CHUNK) -> Iterator[Config]:
         """Yield every valid config, in the order described above.

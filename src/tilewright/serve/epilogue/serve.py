@@ -156,14 +156,8 @@ def gemm_then(
             options = alpha, beta, trans_a, trans_b, out_dtype, rest
             made = gemm_then(multiply, epilogue, x, b, z, *options)
             return made.reshape(shape) if c is None else c
-        if (
-            not batch
-            and is_narrow(a)
-            and k
-            and alpha != 0
-            and library.on_device
-            and not rest["device"]
-        ):
+        multiplies = not batch and k and alpha != 0
+        if multiplies and is_narrow(a) and library.on_device and not rest["device"]:
             from tilewright.serve.narrow.calls import Call
 
             scalars = complex(alpha).real, complex(beta).real
