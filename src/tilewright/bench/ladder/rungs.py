@@ -29,7 +29,7 @@ from tilewright.stencil import (
 from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs"]
+__all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs", "rung_text"]
 
 PACKAGE = "tilewright.bench.ladder"
 
@@ -134,17 +134,17 @@ class Rung(Stencil):
             raise ValueError(f"variant={variant} has no {self.name}; rungs compute SGEMM NN only")
         if dialect not in self.dialects:
             raise ValueError(f"dialect={dialect!r} has no {self.name}; it is CUDA only")
-        source = "\n".join(
-            (
-                read_source(f"prelude/dialect_{dialect}.h"),
-                read_source("kernels/rung.h", PACKAGE),
-                read_source(f"kernels/{self.name}.{self.suffix}", PACKAGE),
-            )
-        )
+        source = rung_text(dialect, "rung.h", f"{self.name}.{self.suffix}")
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
         return Source(source, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
+
+
+def rung_text(dialect: Dialect, *names: str) -> str:
+    """Return a dialect and some files of the ladder's kernels as one text."""
+    files = [read_source(f"kernels/{name}", PACKAGE) for name in names]
+    return "\n".join([read_source(f"prelude/dialect_{dialect}.h"), *files])
 
 
 def frozen(**values: int) -> Mapping[str, int]:

@@ -111,11 +111,9 @@ def along_k(
             (call.b, step_b, p.n, not p.trans_b.transposed),
         )
     )
-    if (
-        a is None
-        or b is None
-        or any(copy is not None and copy.size > _MOST_COPIED for copy in (a[0], b[0]))
-    ):
+    if a is None or b is None:
+        return None
+    if any(copy is not None and copy.size > _MOST_COPIED for copy in (a[0], b[0])):
         return None
     lda, ldb = (
         x.ld if copy is None else copy.ld for x, (copy, _) in zip(given, (a, b), strict=True)
@@ -148,8 +146,7 @@ def _stacked_along_k(
         return None, step
     whole, across = (k, side) if is_along else (side, k)  # along memory, and across it
     if step == 0:
-        made = Realigned(size, k, side, not is_along)
-        return made, 0
+        return Realigned(size, k, side, not is_along), 0
     if step > 0 and (count - 1) * step + whole <= ld:  # beside each other within a column
         whole, inner_step, outer_step = (count - 1) * step + whole, step, 0
     elif step % ld == 0 and across <= step // ld <= 2 * across:  # behind each other

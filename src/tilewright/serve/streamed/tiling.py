@@ -254,9 +254,8 @@ class Tiling:
             slabs = _slabs(k, 2)
             return cls(rows, columns, slabs, early=1, together=len(slabs))
         found = cuts.longer if ratio > 1 else cuts.shorter
-        slabs = _equal(k, max(_LEAST_SLAB, k // found.slabs)) if found.equal else _slabs(
-            k, found.slabs
-        )  # fmt: skip
+        least = max(_LEAST_SLAB, k // found.slabs)
+        slabs = _equal(k, least) if found.equal else _slabs(k, found.slabs)
         # What comes early keeps the device busy until the rest of the operand of slabs is there.
         needed = whole / (ratio - 1 + whole) if ratio > 1 else 1.0
         until = min(found.steps, needed) * k

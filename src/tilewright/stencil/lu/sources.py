@@ -16,7 +16,7 @@ from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.stencil.geometry import Launch
 from tilewright.stencil.source import Source
-from tilewright.stencil.source_files import read_source
+from tilewright.stencil.source_files import read_sources
 
 __all__ = ["BLOCKS", "CLUSTER", "SHARED_BYTES", "TOP", "TOP_OF_PIVOTS", "LUKernels", "Way"]
 
@@ -98,8 +98,7 @@ class LUKernels:
 
     def _source(self, name: str, shared: int = 0, **defines: int) -> Source:
         letter = self.precision.letter
-        names = ("prelude/dialect_cuda.h", f"prelude/{letter}.h", f"lu/{name}.cuh")
-        text = "\n".join(map(read_source, names))
+        text = read_sources("prelude/dialect_cuda.h", f"prelude/{letter}.h", f"lu/{name}.cuh")
         every: dict[str, int | str] = {**defines, "PRECISION": letter, "THREADS": _THREADS}
         return Source(text, every, f"lu_{name}", shared, unit=f"lu {VERSION}")
 
@@ -183,8 +182,7 @@ class LUKernels:
 
     def order(self) -> Source:
         """Return the kernel of order.cuh, which is the same for all precisions."""
-        names = ("prelude/dialect_cuda.h", "lu/order.cuh")
-        text = "\n".join(map(read_source, names))
+        text = read_sources("prelude/dialect_cuda.h", "lu/order.cuh")
         return Source(
             text, {"TOP": TOP_OF_PIVOTS, "THREADS": _THREADS}, "lu_order", unit=f"lu {VERSION}"
         )

@@ -225,15 +225,13 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
             "sums and their addresses fit the registers that the producer leaves",
             "hardware",
         ),
-    ]
-    found.append(
         Constraint(
             "resident consumers",
             lambda consumers, min_blocks: consumers * min_blocks <= 3,
             "a thread starts with too few registers for an instruction's sums otherwise",
             "hardware",
-        )
-    )
+        ),
+    ]
     if memory is not None:
         found.append(
             Constraint(

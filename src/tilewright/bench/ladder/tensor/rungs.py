@@ -13,13 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.backend import Operand
-from tilewright.bench.ladder.rungs import PACKAGE, frozen
+from tilewright.bench.ladder.rungs import frozen, rung_text
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, TensorMap
-from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
 
 __all__ = ["ALIGNED", "TENSOR_RUNGS", "StencilRung", "TensorRung", "stencil_rung"]
@@ -72,13 +71,7 @@ class TensorRung:
 
     def source(self) -> Source:
         """Return dialect, what rungs share, and the rung as one source, with its macros."""
-        source = "\n".join(
-            (
-                read_source("prelude/dialect_cuda.h"),
-                read_source("kernels/tensor/rung.h", PACKAGE),
-                read_source(f"kernels/tensor/{self.name}.cu", PACKAGE),
-            )
-        )
+        source = rung_text("cuda", "tensor/rung.h", f"tensor/{self.name}.cu")
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
         defines |= {"BLOCK_K": _BLOCK_K, "THREADS": self.threads}
         return Source(source, defines, dynamic_shared_bytes=self.shared_bytes)
