@@ -171,15 +171,12 @@ def _usual(problems: Sequence[Problem]) -> Problem:
     """
     work = [max(1, one.m) * max(1, one.n) * max(1, one.k) for one in problems]
     total = sum(work)
-    m, n, k = (
-        max(
-            1,
-            round(
-                sum(w * getattr(one, side) for w, one in zip(work, problems, strict=True)) / total
-            ),
-        )
-        for side in "mnk"
-    )
+
+    def mean(side: str) -> int:
+        whole: int = sum(w * getattr(one, side) for w, one in zip(work, problems, strict=True))
+        return max(1, round(whole / total))
+
+    m, n, k = map(mean, "mnk")
     first, chunk = problems[0], elements_of_chunk(problems[0])
     odd = {
         name: any(getattr(one, name) % chunk for one in problems)

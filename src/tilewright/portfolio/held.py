@@ -208,15 +208,11 @@ def _of_other_transposes(
 
     Their machine code is not for it.
     """
-    found = []
-    for one in portfolio.kernels:
-        if _is_current(one) and _is_sound(one, variant, spec):
-            found.append(
-                PortfolioKernel(
-                    one.config, one.version, variant, one.geometry, {}, one.costs, one.won
-                )
-            )
-    return found
+    return [
+        PortfolioKernel(one.config, one.version, variant, one.geometry, {}, one.costs, one.won)
+        for one in portfolio.kernels
+        if _is_current(one) and _is_sound(one, variant, spec)
+    ]
 
 
 def _model(rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]]) -> Model | None:

@@ -26,7 +26,7 @@ from tilewright.bench.ladder.race import (
     with_errors,
 )
 from tilewright.bench.ladder.record import climb_record
-from tilewright.bench.ladder.rungs import PACKAGE
+from tilewright.bench.ladder.rungs import rung_text
 from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.bench.sweep import Call
 from tilewright.bounds import Bound
@@ -41,7 +41,6 @@ from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.residues.sources import REPORT_WORDS, Passes
-from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 from tilewright.tuning.verify import WrongResultError
 
@@ -101,9 +100,7 @@ class _Words(_EachModulus):
         m, n = of_a.size, of_b.size
         config = wgmma().starts(_WORDS, self.live.spec)[0].replace(cluster_m=1, cluster_n=1)
         words = self.space.need("words", 4 * rows * columns)
-        text = read_source("kernels/residues/reduce.cl", PACKAGE)
-        dialect = read_source(f"prelude/dialect_{self.live.dialect}.h")
-        reduce = Source(f"{dialect}\n{text}", {}, "reduce")
+        reduce = Source(rung_text(self.live.dialect, "residues/reduce.cl"), {}, "reduce")
         table = self._decision + 4 * REPORT_WORDS
         reduced = Launch((-(-rows * columns // 1024), 1), (256, 1))
         for z in range(self._passes.moduli.first):
@@ -141,14 +138,12 @@ RUNGS = (
         _EachModulus,
     ),
     ResidueRung(
-        "r3_clusters",
-        "clusters and multicast",
+        "r3_clusters", "clusters and multicast",
         "Two blocks of a cluster share a tile of an operand, which L2 is asked for once.",
         _Clusters,
     ),
     ResidueRung(
-        "r4_one_launch",
-        "all moduli in one launch",
+        "r4_one_launch", "all moduli in one launch",
         "Blocks go on to the next modulus as they end, so that one tail is left of 14.",
         _Unguarded,
     ),

@@ -29,9 +29,9 @@ from tilewright.stencil import (
 from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs", "rung_text"]
+__all__ = ["RUNGS", "Rung", "frozen", "register_rungs", "rung_text"]
 
-PACKAGE = "tilewright.bench.ladder"
+_PACKAGE = "tilewright.bench.ladder"
 
 # What a rung may fix, and what more of it costs.
 _MEANINGS = {
@@ -143,7 +143,7 @@ class Rung(Stencil):
 
 def rung_text(dialect: Dialect, *names: str) -> str:
     """Return a dialect and some files of the ladder's kernels as one text."""
-    files = [read_source(f"kernels/{name}", PACKAGE) for name in names]
+    files = [read_source(f"kernels/{name}", _PACKAGE) for name in names]
     return "\n".join([read_source(f"prelude/dialect_{dialect}.h"), *files])
 
 
