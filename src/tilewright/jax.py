@@ -131,9 +131,7 @@ class _Buffers(ctypes.Structure):
 
 
 class _Version(ctypes.Structure):
-    _fields_ = (
-        ("size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int),
-    )  # fmt: skip
+    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int))
 
 
 class _Metadata(ctypes.Structure):
@@ -155,9 +153,7 @@ class _Asked(ctypes.Structure):
 
 
 class _Error(ctypes.Structure):
-    _fields_ = (
-        ("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int),
-    )  # fmt: skip
+    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
 
 
 _FUNCTION = ctypes.CFUNCTYPE(c_void_p, c_void_p)

@@ -96,9 +96,7 @@ def _list(*, json: bool) -> None:
 
         say(f"no device: {missing()}")
         return
-    heads = (
-        Column("id", no_wrap=True), "device", "units", "fp64", "platform", "fingerprint",
-    )  # fmt: skip
+    heads = (Column("id", no_wrap=True), "device", "units", "fp64", "platform", "fingerprint")
     emit_lines(heads, [
         (d.id, d.spec.name, f"{d.spec.multiprocessors} ({d.spec.kind})",
          "yes" if d.spec.has_fp64 else "no", _platform(d.platform), d.fingerprint)

@@ -25,10 +25,7 @@ __all__ = ["c_library"]
 _OPERATIONS = (Trans.N, Trans.T, Trans.C)
 
 # Of the core: what takes no Python.
-_CORE = (
-    "choose.c", "geometry.c", "model.c", "ways.c", "arena.c", "driver.c", "plan.c",
-    "table.c",
-)  # fmt: skip
+_CORE = ("choose.c", "geometry.c", "model.c", "ways.c", "arena.c", "driver.c", "plan.c", "table.c")
 
 _CALLING = (
     "tilewright_gemm.c",

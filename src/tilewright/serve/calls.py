@@ -320,9 +320,7 @@ def _started(
     try:
         return found, _begun(live, found, wanted, report, begin)
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
-        if found.plan.bytes == 0 or wanted.arithmetic not in (
-            "", "fp32", "tf32", *BY_RESIDUES,
-        ):  # fmt: skip
+        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "tf32", *BY_RESIDUES):
             raise
         if found.laid.arithmetic in BY_RESIDUES:  # down to the least that residues can do with
             half = replace(wanted.residues, max_workspace=found.plan.bytes // 2)

@@ -76,9 +76,7 @@ def syrk(
     The contract is `tilewright.gemm`'s: with beta = 0, `c` is not read; with alpha = 0, `a` is not;
     `c` must not overlap `a`; equal calls give equal bits.
     """
-    return _update(
-        a, c, alpha, beta, trans, uplo, accuracy, out_dtype, device, hermitian=False
-    )  # fmt: skip
+    return _update(a, c, alpha, beta, trans, uplo, accuracy, out_dtype, device, hermitian=False)
 
 
 def herk(

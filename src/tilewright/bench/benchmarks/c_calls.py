@@ -50,9 +50,7 @@ class CCalls(Benchmark):
     against = "cuBLAS called from the same program, the better of two workspaces"
     takes = "a minute for 50 shapes of a precision on an H100"
     # size: see `tilewright.bench.call_cases`.
-    options = {  # noqa: RUF012
-        "precision": "s,d,c,z", "size": "random", "seed": "0", "count": "50",
-    }  # fmt: skip
+    options = {"precision": "s,d,c,z", "size": "random", "seed": "0", "count": "50"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         cupy = cupy_on(asked.live)

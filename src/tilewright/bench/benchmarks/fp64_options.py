@@ -118,14 +118,11 @@ class _Product:
 
 
 def _drawn(draw: Any, letter: str, m: int, n: int, k: int) -> tuple[Any, Any]:
-    """Return matrices of normal numbers."""
-    made = []
-    for shape in ((m, k), (k, n)):
+    def normal(*shape: int) -> Any:
         x = draw.standard_normal(shape)
-        if letter == "z":
-            x = x + 1j * draw.standard_normal(shape)
-        made.append(x)
-    return made[0], made[1]
+        return x + 1j * draw.standard_normal(shape) if letter == "z" else x
+
+    return normal(m, k), normal(k, n)
 
 
 BENCHMARK = FP64Options()

@@ -40,9 +40,7 @@ class HostCalls(Benchmark):
     measures = "the public call on NumPy's arrays, random shapes from 1 to 4096"
     against = "numpy.matmul"
     takes = "two minutes for 300 shapes on one core"
-    options = {  # noqa: RUF012
-        "precision": "s,d,c,z", "trans": "all", "seed": "0", "count": "75",
-    }  # fmt: skip
+    options = {"precision": "s,d,c,z", "trans": "all", "seed": "0", "count": "75"}  # noqa: RUF012
     needs = "cpu"
 
     def rows(self, asked: Asked) -> Iterator[Row]:

@@ -59,9 +59,7 @@ class HostCost(Benchmark):
     against = "CuPy's matmul(out=); PyTorch's mm in bfloat16"
     takes = "half a minute for 500 calls"
     # precision: see `tilewright.bench.call_arrays`; calls are divided among them.
-    options = {  # noqa: RUF012
-        "precision": "s,d,c,z,fp32,bf16", "seed": "0", "count": "500",
-    }  # fmt: skip
+    options = {"precision": "s,d,c,z,fp32,bf16", "seed": "0", "count": "500"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each call, once all have been timed."""

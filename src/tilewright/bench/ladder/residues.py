@@ -49,9 +49,7 @@ __all__ = ["LADDER", "NAME", "RUNGS", "contenders", "residue_problem"]
 NAME = "DGEMM from residues, C = A B"
 
 # Sums in 32 bits, as libraries return them.
-_WORDS = TensorVariant(
-    precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic("int8", "int32")
-)  # fmt: skip
+_WORDS = TensorVariant(precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic("int8", "int32"))
 
 # Sizes with edges; of integers, whose products are exact.
 _CHECKS = ((70, 300, 100), (260, 270, 333))
