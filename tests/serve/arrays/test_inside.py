@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -64,6 +65,6 @@ def test_libraries_that_are_otherwise_are_asked_for_attributes(of):
 
     for library in (
         SimpleNamespace(), SimpleNamespace(zeros=refuses),
-        SimpleNamespace(cuda=SimpleNamespace(UnownedMemory=refuses)),
+        SimpleNamespace(cuda=SimpleNamespace(UnownedMemory=refuses)), MagicMock(),
     ):  # fmt: skip
         assert of(library) is None

@@ -26,6 +26,9 @@ _IS_NEG = "libtorch_cpu.so", "_ZN2at6native6is_negERKNS_6TensorE"
 _IS_CONJ = "libtorch_cpu.so", "_ZN2at6native7is_conjERKNS_6TensorE"
 _REQUIRES_GRAD = "libc10.so", "_ZNK3c1010TensorImpl13requires_gradEv"
 
+# What is raised where a library is another one than is known here, or stands in for it.
+_UNLIKE = AttributeError, OSError, RuntimeError, TypeError, ValueError, struct.error
+
 Held = Callable[[bytes, int], bool]
 """Whether an object's memory holds something at a place."""
 
@@ -34,7 +37,7 @@ def of_cupy(cupy: Any) -> tuple[int, ...] | None:
     """Return places in CuPy's arrays, as seen.h has them; None where they are not to be found."""
     try:
         return _places_in(_arrays(cupy))
-    except (AttributeError, RuntimeError, TypeError, ValueError):
+    except _UNLIKE:
         return None
 
 
@@ -46,7 +49,7 @@ def of_torch(torch: Any) -> tuple[int, ...] | None:
         tensors = zeros(), zeros(requires_grad=True), conjugate, conjugate.imag
         at = _place(tensors, [_number(x._cdata) for x in tensors])
         functions = [_function(*one) for one in (_IS_NEG, _IS_CONJ, _REQUIRES_GRAD)]
-    except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
+    except _UNLIKE:
         return None
     for x in tensors:
         given = id(x) + at, id(x) + at, x._cdata
