@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from types import SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import Mock
 
 import pytest
 
@@ -65,6 +65,6 @@ def test_libraries_that_are_otherwise_are_asked_for_attributes(of):
 
     for library in (
         SimpleNamespace(), SimpleNamespace(zeros=refuses),
-        SimpleNamespace(cuda=SimpleNamespace(UnownedMemory=refuses)), MagicMock(),
+        SimpleNamespace(cuda=SimpleNamespace(UnownedMemory=refuses)), Mock(),
     ):  # fmt: skip
         assert of(library) is None
