@@ -3,7 +3,8 @@
     python benchmarks/adopted.py s 270 FOLDER
 
 Precision, seconds, and where results and the portfolio go.  No config that ships is timed.  Of each
-shape the two kernels that would serve it by either portfolio alone are timed in turns.
+shape the two kernels that would serve it by either portfolio alone are timed in turns, launched one
+by one and back to back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from tilewright.bench.benchmarks.regret import Machines, drawn
 from tilewright.cli.app import run
 from tilewright.portfolio import choose
 from tilewright.portfolio.choose import Choice
-from tilewright.portfolio.measure import interleaved_medians, matrices
+from tilewright.portfolio.measure import Burst, interleaved_medians, matrices
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
@@ -49,18 +49,21 @@ def compared(live: LiveDevice, letter: str) -> list[dict[str, Any]]:
     pairs = zip(chosen(live, problems, "shipped"), chosen(live, problems, "own"), strict=True)
     memory = matrices(live, of, 0)
     for problem, pair in zip(problems, pairs, strict=True):
-        times: Sequence[float | None] = (None, None)
+        row: dict[str, Any] = {
+            "precision": letter, "trans": f"{problem.trans_a}{problem.trans_b}",
+            "size": [problem.m, problem.n, problem.k],
+        }  # fmt: skip
         if all(one.digest() for one in pair):
             ran = Workload(live, problem, memory)
-            times = interleaved_medians(
-                [partial(ran.run, code.of(one), one.stencil, one.config) for one in pair]
-            )
-        mine, theirs = (None if ns is None else ns / 1e3 for ns in times)
-        rows.append({
-            "precision": letter, "trans": f"{problem.trans_a}{problem.trans_b}",
-            "size": [problem.m, problem.n, problem.k], "kernels": 1,
-            "chosen_us": mine, "shipped_us": theirs,
-        })  # fmt: skip
+            kernels = [(code.of(one), one.stencil, one.config) for one in pair]
+            single = interleaved_medians([partial(ran.run, *one) for one in kernels])
+            bursts = interleaved_medians([
+                Burst(live, ran, config, kernel, family) for kernel, family, config in kernels
+            ])  # fmt: skip
+            for name, times in (("us", single), ("burst_us", bursts)):
+                for whose, ns in zip(("chosen", "shipped"), times, strict=True):
+                    row[f"{whose}_{name}"] = None if ns is None else ns / 1e3
+        rows.append(row)
     return rows
 
 

@@ -93,7 +93,7 @@ def live(monkeypatch) -> SimpleNamespace:
     def ahead(arch):
         yield lambda source: lambda: True
 
-    for name, fake in (("compiling_ahead", ahead), ("matrices", lambda *_: {}), ("_Burst", Burst)):
+    for name, fake in (("compiling_ahead", ahead), ("matrices", lambda *_: {}), ("Burst", Burst)):
         monkeypatch.setattr(measure, name, fake)
     monkeypatch.setattr(
         measure, "Workload", lambda _, problem, __: SimpleNamespace(problem=problem)
@@ -124,13 +124,13 @@ def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live
 
 
 def test_what_the_device_refuses_does_not_go_on(live, monkeypatch):
-    class Refused(measure._Burst):
+    class Refused(measure.Burst):
         def __call__(self) -> int:
             if (self.tile.tile_m, self.tile.tile_n) != (64, 64):
                 raise BackendError("no such launch")
             return super().__call__()
 
-    monkeypatch.setattr(measure, "_Burst", Refused)
+    monkeypatch.setattr(measure, "Burst", Refused)
     monkeypatch.setattr(measure, "_KEPT", 8)
     found = measure.measure_family(live, "s", "simt_async", 2, 0, 60.0, sifted=True)["cases"]
     for case in found.values():

@@ -33,6 +33,7 @@ from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
+    "Burst",
     "document",
     "interleaved_medians",
     "matrices",
@@ -332,7 +333,7 @@ class _Timed:
             kernel = self._kernels.get((config, self._mode(config, problem)))
             kernel = kernel or self._kernels[config, PLAIN]  # which is right for any problem
             takes = self._geometry[config].takes(problem)
-            burst = _Burst(self._live, workload, config, kernel, self._family) if takes else None
+            burst = Burst(self._live, workload, config, kernel, self._family) if takes else None
             found.append(burst)
         return found
 
@@ -371,10 +372,19 @@ class _Timed:
         return {"shapes": shapes, "configs": configs, "ns": self._rows, "won": []}
 
 
-class _Burst:
+class Burst:
     """Times launches back to back, as calls come: power and early launches count as they do there.
 
     The first call times one launch, and says how many the next ones are.
+
+    Parameters
+    ----------
+    live : CUDADevice
+        Where.
+    workload : Workload
+        The product, and its matrices there.
+    config, kernel, family : Config, Kernel, Stencil
+        What computes it.
     """
 
     def __init__(
