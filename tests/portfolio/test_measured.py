@@ -38,7 +38,10 @@ def test_a_file_of_times_is_read(tmp_path):
 def test_files_of_times_are_joined(tmp_path):
     one = read_measured(write_times(tmp_path))
     case = document()["cases"]["TN"]
-    more = case | {"shapes": [[8, 8, 9999]], "configs": case["configs"][1:], "ns": [[7e3, None]]}
+    more = case | {
+        "shapes": [[8, 8, 9999], SHAPES[1]], "configs": case["configs"][1:],
+        "ns": [[7e3, None], [50e3, 80e3]],
+    }  # fmt: skip
     other = read_measured(write_times(tmp_path, cases={"TN": more, "TT": more}))
     found = joined([one, other])
     assert found.cases[NN] is one.cases[NN]
@@ -46,7 +49,8 @@ def test_files_of_times_are_joined(tmp_path):
     both = found.cases[TN]
     assert both.problems == (*one.cases[TN].problems, Problem(8, 8, 9999, "c", "T"))
     assert both.configs == STARTS
-    assert both.ns[:4].tolist() == one.cases[TN].ns.tolist()
+    assert both.ns[[0, 2, 3]].tolist() == one.cases[TN].ns[[0, 2, 3]].tolist()
+    assert both.ns[1].tolist() == [90e3, 50e3, 80e3]
     assert both.ns[4].tolist() == [math.inf, 7e3, math.inf]
 
 

@@ -197,14 +197,14 @@ def joined(files: Sequence[Measured]) -> Measured:
 
 
 def _both(case: Case, other: Case) -> Case:
-    """Return the problems of both, with the configs of both."""
-    configs = list(dict.fromkeys((*case.configs, *other.configs)))
-    rows = len(case.problems)
-    ns = np.full((rows + len(other.problems), len(configs)), np.inf)
-    ns[:rows, [configs.index(one) for one in case.configs]] = case.ns
-    ns[rows:, [configs.index(one) for one in other.configs]] = other.ns
-    problems = (*case.problems, *other.problems)
-    return Case(problems, tuple(configs), ns, {**case.won, **other.won})
+    """Return the problems and configs of both; of what both timed, the least time."""
+    rows = {one: at for at, one in enumerate(dict.fromkeys((*case.problems, *other.problems)))}
+    columns = {one: at for at, one in enumerate(dict.fromkeys((*case.configs, *other.configs)))}
+    ns = np.full((len(rows), len(columns)), np.inf)
+    for one in (case, other):
+        at = np.ix_([rows[x] for x in one.problems], [columns[x] for x in one.configs])
+        np.minimum.at(ns, at, one.ns)
+    return Case(tuple(rows), tuple(columns), ns, {**case.won, **other.won})
 
 
 def _measured(document: Any, letter: str) -> Measured:

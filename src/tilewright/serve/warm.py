@@ -76,8 +76,8 @@ looks: dict[type, Callable[..., Any]] = {}
 """What does all of gemm() for a call like one made before, by the kind of a; of others None."""
 
 group: Callable[..., Any] = _nothing
-"""Does all of grouped_gemm() for lists like a call's before: returns a list of results, and the
-numbers of products that are still to be computed; None for any other call."""
+"""Does all of grouped_gemm() for a call like one made before, but for the products whose numbers it
+returns behind the list of results; returns None for any other."""
 
 _table = _Table()
 _known: list[Any] = []

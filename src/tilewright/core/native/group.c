@@ -11,7 +11,17 @@
 
 /* group's arguments, and those that remember_group has behind them. */
 enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, OUT_DTYPE, ARGUMENTS };
-enum { PLANS = ARGUMENTS, OWNER, MAKE, REFUSE, REST, PLACES, EXTENTS, SCALARS, REMEMBERED = SCALARS + 3 };
+enum {
+    PLANS = ARGUMENTS,
+    OWNER,
+    MAKE,
+    REFUSE,
+    REST,
+    PLACES,
+    EXTENTS,
+    SCALARS,
+    REMEMBERED = SCALARS + 3
+};
 
 /* Entries, and of each distances between matrices that share no element though their spans meet. */
 enum { MOST_ENTRIES = 64, MOST_APART = 8 };
@@ -282,7 +292,8 @@ static int refuse_overlaps(const request *call, entry *it, PyObject *const *give
 static PyObject *new_results(request *call, const entry *it, PyObject *list)
 {
     PyObject *const like = PyList_GetItem(list, 0);
-    PyObject *const made = like == NULL ? NULL : PyObject_CallFunctionObjArgs(it->kept[MAKE - OWNER], like, NULL);
+    PyObject *const made =
+        like == NULL ? NULL : PyObject_CallFunctionObjArgs(it->kept[MAKE - OWNER], like, NULL);
     if (made == NULL || look_at_all(call, NO, made, 2 * call->key.count))
         return made;
     Py_DecRef(made);
