@@ -10,12 +10,16 @@ import pytest
 
 from tests.portfolio.examples import H100
 from tilewright.portfolio import Portfolio
+from tilewright.portfolio.kernel import GROUPED
 from tilewright.portfolio.portfolio import read_portfolio
 from tilewright.sass import read_cubin
+from tilewright.sass.decode import opcodes
 from tilewright.serve import passes
 from tilewright.stencil import stencil
 
 PACKAGE = Path(str(files("tilewright.portfolio")))
+# griddepcontrol.wait on Hopper.
+WAITS = 0x82E
 SHIPPED = sorted(
     (folder.name, file.stem) for folder in PACKAGE.glob("sm_*") for file in folder.glob("*.json")
 )
@@ -64,3 +68,12 @@ def test_kernels_launch_as_their_stencils_do(portfolio):
         assert kernel.geometry.early <= made.early
         known = {"stages_k": made.stages_k, "early": made.early}
         assert replace(kernel.geometry, **known) == made
+
+
+def test_machine_code_waits_where_launches_begin_early(portfolio):
+    for kernel in portfolio.kernels if portfolio.compute_capability >= 90 else ():
+        early = kernel.forms[:GROUPED] if kernel.geometry.early else ()
+        for digest in {one for modes in early for one in modes.values()}:
+            symbol = portfolio.codes[digest].symbol
+            code = read_cubin(portfolio.machine_code(digest)).kernel(symbol)
+            assert WAITS in opcodes(code.code, code.arch), kernel.name

@@ -287,6 +287,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     REAL beta_re, REAL beta_im, GLOBAL elem *RESTRICT c_first, isize offset_c, isize ldc
     RUN_IF_ARGUMENT)
 {
+    WAIT_FOR_PREVIOUS();
     RETURN_UNLESS_WANTED
 #if SIZE_TILES == 0
     SHARED elem *const tiles = 0;

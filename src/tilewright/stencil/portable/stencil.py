@@ -126,7 +126,8 @@ class Portable(Stencil):
         CUDA allows 2^31 - 1 blocks in the first dimension, but 65535 in the second.
         """
         threads = config.integer("threads_m") * config.integer("threads_n")
-        return Geometry(config.integer("block_m"), config.integer("block_n"), (threads, 1))
+        sides = config.integer("block_m"), config.integer("block_n")
+        return Geometry(*sides, (threads, 1), early=True)
 
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN

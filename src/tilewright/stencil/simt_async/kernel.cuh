@@ -121,6 +121,7 @@ HELPER void compute_tile(const matrices *x)
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
+    WAIT_FOR_PREVIOUS();
     RETURN_UNLESS_WANTED
     MATRICES_OF_ARGUMENTS(x)
 #if PARALLEL_SPLIT_K

@@ -217,6 +217,7 @@ class SimtAsync(Stencil):
             tma_line_bytes=self.line_bytes if tma else 0,
             vector_along_k=self.vector_along_k,
             stages_k=stages_k,
+            early=True,
         )
 
     def _split_k(self, config: Config) -> SplitK:
