@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.portfolio.examples import H100, costs, cubin_of, kernel, nothing_ahead, write
 from tilewright.backend.base import CompileError
 from tilewright.backend.cubin import Cubin
-from tilewright.portfolio import build
+from tilewright.portfolio import Portfolio, build
 from tilewright.portfolio.build import Instance, Work
+from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.portfolio import PortfolioError
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import LEVELS
@@ -57,20 +59,20 @@ def test_a_loop_that_cannot_be_rescheduled_is_the_compilers_own(work):
     assert (text, code.rescheduled) == (b"compiled", False)
 
 
-def test_machine_code_of_the_same_launches_is_taken_over(work, tmp_path):
-    one = instance()
-    work.seed([one], write(tmp_path / "before", [one.kernel]))
-    assert work.read(one)[1] == cubin_of(one.kernel.config, one.kernel.variant, PLAIN)
+def made_of(source: str, folder: Path, kernel: PortfolioKernel) -> Portfolio:
+    """Return a portfolio of a kernel that says of which source its machine code is."""
+    made = write(folder, [kernel])
+    codes = {digest: replace(code, source=source) for digest, code in made.codes.items()}
+    return replace(made, codes=codes)
 
 
-def test_machine_code_of_another_source_is_not(work, tmp_path):
+@pytest.mark.parametrize("source", ["another", ""])
+def test_machine_code_of_the_same_source_alone_is_taken_over(work, tmp_path, source):
     one = instance()
-    before = write(tmp_path / "before", [one.kernel])
-    codes = {digest: replace(code, source="another") for digest, code in before.codes.items()}
-    work.seed([one], replace(before, codes=codes))
+    work.seed([one], made_of(source, tmp_path / "before", one.kernel))
     assert not work.has(one)
-    work.seed([one], before)
-    assert work.read(one)[0].source == one.source.digest
+    work.seed([one], made_of(one.source.digest, tmp_path / "same", one.kernel))
+    assert work.read(one)[1] == cubin_of(one.kernel.config, one.kernel.variant, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):
     one = instance()
     cut = replace(one.kernel.geometry.split_k, reduction_cycles=0.0)
     before = replace(one.kernel, geometry=replace(one.kernel.geometry, split_k=cut))
-    work.seed([one], write(tmp_path / "before", [before]))
+    work.seed([one], made_of(one.source.digest, tmp_path / "before", before))
     assert not work.has(one)
 
 

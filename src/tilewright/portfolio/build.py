@@ -194,8 +194,7 @@ class Work:
     def seed(self, instances: Iterable[Instance], portfolio: Portfolio) -> None:
         """Take over the machine code of an earlier portfolio, so that it is not compiled again.
 
-        What another source was compiled to is not taken over; where a portfolio does not say, its
-        version has to do.
+        What another source was compiled to is not taken over.
 
         Parameters
         ----------
@@ -217,8 +216,8 @@ class Work:
             if known is None or self.has(instance):
                 continue
             source = instance.source.digest
-            if portfolio.codes[known].source in ("", source):
-                code = replace(portfolio.codes[known], block=instance.block, at=0, source=source)
+            if portfolio.codes[known].source == source:
+                code = replace(portfolio.codes[known], block=instance.block, at=0)
                 write_atomically(self._file(instance, "cubin"), portfolio.machine_code(known))
                 write_atomically(self._file(instance, "json"), json.dumps(vars(code)).encode())
 
