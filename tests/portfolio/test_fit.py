@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.portfolio.examples import costs, kernel, rows_of
 from tilewright.portfolio.fit import alike_costs, fitted_costs
+from tilewright.portfolio.instances import NOT_STAGED
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
 from tilewright.stencil.geometry import Geometry
@@ -91,6 +92,13 @@ def test_copies_that_were_never_timed_cost_what_the_others_do():
     vector, scalar = fitted_costs(PLAIN, aligned, aligned, 132)[STEPS]
     assert vector == pytest.approx(TRUE["vector steps"], rel=0.01)
     assert scalar == vector
+
+
+def test_columns_of_c_that_were_never_timed_unaligned_are_not_free():
+    """As of kernels that tensor maps feed: copies of A and B leave C as it is."""
+    times = {one: ns for one, ns in synthetic(PLAIN, rows_of(TRUE)).items() if one.m % 4 == 0}
+    found = fitted_costs(PLAIN, times, times, 132)
+    assert found[TERMS.index("ragged C")] == NOT_STAGED
 
 
 def test_what_is_slow_beside_the_best_weighs_less():

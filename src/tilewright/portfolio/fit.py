@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.portfolio.instances import NOT_STAGED
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
@@ -35,6 +36,7 @@ _MOST_OF_TENSOR_CORES = 8192.0
 _ROUNDS, _SLOWER = 6, 1.05
 
 _STEPS = [TERMS.index("vector steps"), TERMS.index("scalar steps")]
+_RAGGED = TERMS.index("ragged C")
 
 
 def fitted_costs(
@@ -46,7 +48,8 @@ def fitted_costs(
     best of a problem: what is far from it is not chosen, unless it is expected to be the best.  A
     step costs no less than its
     multiply-adds at the peak, also where few times tell it from what grows along with it; copies
-    of either width that were never timed cost what the other ones do.
+    of either width that were never timed cost what the other ones do, and C of columns that are
+    not aligned, where it was never timed, what it costs without staged results.
 
     Parameters
     ----------
@@ -94,6 +97,8 @@ def _solved(
     costs: Floats = least + found / scale
     if unseen[_STEPS].any():
         costs[_STEPS] = costs[_STEPS].max()
+    if unseen[_RAGGED]:
+        costs[_RAGGED] = NOT_STAGED
     return costs
 
 
