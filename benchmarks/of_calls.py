@@ -127,19 +127,21 @@ def readme() -> str:
 
 def public_calls() -> str:
     """Return how much faster calls are on random shapes, and how long a first one takes."""
-    means, slow = [], []
+    means, slow, many = [], [], []
     for letter in NAMES:
         ratios = [row["ratio"] for row in of_kind("random") if row["precision"] == letter]
         means.append(f"{statistics.geometric_mean(ratios):.2f} in {letter.upper()}")
         slow.append(sum(one < 0.9 for one in ratios))
+        many.append(len(ratios))
     first = [
         row["milliseconds"][0] for row in rows("h100/first_call") if row["library"] == "tilewright"
     ]
     return (
         "[The public call](docs/random_shapes.md), host time and all, beside cuBLAS called in C"
-        f" with prepared arguments: over {len(ratios)} shapes with sides from 1 to 16384 it is"
+        f" with prepared arguments: over {min(many)} to {max(many)} shapes of each precision, sides"
+        " from 1 to 16384, it is"
         f" faster by a factor of {', '.join(means[:-1])} and {means[-1]}, in the geometric mean;"
-        f" {min(slow)} to {max(slow)} shapes of each precision are below 0.9. A warm call costs the"
+        f" {min(slow)} to {max(slow)} shapes of each are below 0.9. A warm call costs the"
         " host [some microseconds](docs/serving.md), [the first call](docs/portfolio.md) of a"
         f" process {min(first):.0f} to {max(first):.0f} ms on an H100, without a compiler."
     )
