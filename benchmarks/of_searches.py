@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -231,22 +232,25 @@ def adopted() -> str:
     """Return what a portfolio adopted from nothing takes beside the one that ships."""
     told = load("h100/adopted")
     lines = []
-    for what, timed, least_us in (
-        ("single launches", "us", 0), ("of these the shipped kernel takes over 100 us", "us", 100),
-        ("launches back to back", "burst_us", 0),
+    for letter, (what, timed, least_us) in itertools.product(
+        dict.fromkeys(row["precision"] for row in told["results"]),
+        (("single launches", "us", 0), ("of these the shipped kernel takes over 100 us", "us", 100),
+         ("launches back to back", "burst_us", 0)),
     ):  # fmt: skip
         ratios = [
             row[f"chosen_{timed}"] / row[f"shipped_{timed}"] for row in told["results"]
-            if row.get(f"chosen_{timed}") and row[f"shipped_{timed}"] > least_us
+            if row["precision"] == letter
+            and row.get(f"chosen_{timed}") and row[f"shipped_{timed}"] > least_us
         ]  # fmt: skip
         if not ratios:  # the file has single launches alone
             continue
         means = statistics.geometric_mean(ratios), statistics.median(ratios), max(ratios)
         over = sum(one > 1.1 for one in ratios)
-        lines.append([what, str(len(ratios)), *(f"{mean:.3f}" for mean in means), str(over)])
+        name = f"{letter.upper()}GEMM, {what}"
+        lines.append([name, str(len(ratios)), *(f"{mean:.3f}" for mean in means), str(over)])
     heads = ["random shapes", "", "geometric mean of its time / the shipped one's", "median",
              "most", "above 1.1"]  # fmt: skip
-    about = f"SGEMM on {told['device']}, {told['seconds']:.0f} s, {told['date'][:10]}."
+    about = f"{told['device']}, {told['seconds']:.0f} s a precision, {told['date'][:10]}."
     return f"{about}\n\n{table(heads, lines)}"
 
 
