@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.backend.cuda.naive_cuda import NAIVE
+from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import compiler, device
 from tilewright.backend.cuda.architecture import Architecture
 from tilewright.backend.cuda.device import CUDADevice
@@ -91,6 +92,8 @@ def test_a_process_compiles_without_a_driver_what_a_device_finds(ask, live, monk
 @pytest.mark.gpu
 def test_a_device_that_is_here_finds_it(ask, cuda, monkeypatch) -> None:
     assert ask(NAIVE.config(0), cuda.arch).status == Status.OK
+    # The device, which other tests have used, looks where the process wrote.
+    monkeypatch.setitem(vars(cuda), "_cache", KernelCache())
     finds(cuda, NAIVE.config(0), monkeypatch)
 
 
