@@ -13,9 +13,8 @@ from tilewright.sass import read_cubin
 from tilewright.sass.decode import decode
 from tilewright.stencil import Source, stencil
 
-# griddepcontrol.wait on Hopper, which the decoder has no name for; and what reaches memory that
-# other kernels see.
-WAITS, REACHES = "OP_82E", re.compile(r"\b(LDG?|STG?|LDGSTS|ATOMG?|REDG?|UTMALDG|UBLKCP)\b")
+# griddepcontrol.wait on Hopper; and what reaches memory that other kernels see.
+WAITS, REACHES = "ACQBULK", re.compile(r"\b(LDG?|STG?|LDGSTS|ATOMG?|REDG?|UTMALDG|UBLKCP)\b")
 SPEC = architecture_spec("sm_90a")
 
 

@@ -52,7 +52,7 @@ _VARIABLE = {
 }
 _ORDER = {
     "order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CGAERRBAR CCTL WARPSYNC YIELD"
-    " UCGABAR_ARV UCGABAR_WAIT",
+    " UCGABAR_ARV UCGABAR_WAIT ACQBULK",
 }
 CLASSES = {
     mnemonic: name
@@ -87,10 +87,10 @@ _UNIFORM_WRITES = {
 }  # fmt: skip
 # Forms of what the decoder claims no register for that name none: others may.
 _WITHOUT_REGISTERS = {
-    "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
-    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "FENCE": (0x3C6,),
-    "LDGDEPBAR": (0x9AF,), "MEMBAR": (0x992,), "NOP": (0x918,), "UCGABAR_ARV": (0x9C7,),
-    "UCGABAR_WAIT": (0xDC7,), "WARPSYNC": (0x948,),
+    "ACQBULK": (0x82E,), "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,),
+    "BSYNC": (0x941,), "CCTL": (0x98F,), "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,),
+    "FENCE": (0x3C6,), "LDGDEPBAR": (0x9AF,), "MEMBAR": (0x992,), "NOP": (0x918,),
+    "UCGABAR_ARV": (0x9C7,), "UCGABAR_WAIT": (0xDC7,), "WARPSYNC": (0x948,),
 }  # fmt: skip
 # P2R with a mask of predicates at [38:32]; other forms are not modelled.
 _PREDICATES_BY_MASK = 0x803

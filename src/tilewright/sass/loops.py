@@ -32,7 +32,17 @@ _CLASSES: dict[str, str] = {
     **dict.fromkeys(("LDL", "STL"), "local memory"),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant load"),
     **dict.fromkeys(
-        ("BAR", "DEPBAR", "LDGDEPBAR", "SYNCS", "WARPSYNC", "WARPGROUP", "FENCE", "MEMBAR"),
+        (
+            "BAR",
+            "DEPBAR",
+            "LDGDEPBAR",
+            "SYNCS",
+            "WARPSYNC",
+            "WARPGROUP",
+            "FENCE",
+            "MEMBAR",
+            "ACQBULK",
+        ),
         "synchronisation",
     ),
     **dict.fromkeys(("BRA", "BSSY", "BSYNC", "BREAK", "CALL", "RET", "EXIT"), "control flow"),

@@ -182,6 +182,8 @@ _MEMORY = (
     Op(0x1B2, "SYNCS", "udma", (0, 1, 2, 0), first=90),  # SYNCS.EXCH: an mbarrier's first value
     Op(0x1B4, "UTMALDG", "udma", (0, 2, 6, 0), first=90),
     Op(0x1BA, "UBLKCP", "udma", (0, 2, 2, 1), first=90),
+    Op(0x02D, "PREEXIT", "none", first=90),  # griddepcontrol.launch_dependents
+    Op(0x02E, "ACQBULK", "none", first=90),  # griddepcontrol.wait
     Op(0x18F, "CCTL", "none"),
     Op(0x192, "MEMBAR", "none"),
     Op(0x1AB, "ERRBAR", "none", form=4),

@@ -25,8 +25,8 @@ from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
 SOURCES = Sources("cuda")
-# griddepcontrol.wait on Hopper, which the decoder has no name for.
-WAITS = "OP_82E"
+# griddepcontrol.wait on Hopper.
+WAITS = "ACQBULK"
 ORDERS = {
     "along the sides": Operands(Stored(300, 200, False), Stored(300, 200, False)),
     "along k": Operands(Stored(300, 200, True), Stored(300, 200, True)),
