@@ -32,19 +32,10 @@ _CLASSES: dict[str, str] = {
     **dict.fromkeys(("LDL", "STL"), "local memory"),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant load"),
     **dict.fromkeys(
-        (
-            "BAR",
-            "DEPBAR",
-            "LDGDEPBAR",
-            "SYNCS",
-            "WARPSYNC",
-            "WARPGROUP",
-            "FENCE",
-            "MEMBAR",
-            "ACQBULK",
-        ),
+        ("BAR", "DEPBAR", "LDGDEPBAR", "SYNCS", "WARPSYNC", "WARPGROUP", "FENCE", "MEMBAR"),
         "synchronisation",
     ),
+    "ACQBULK": "synchronisation",
     **dict.fromkeys(("BRA", "BSSY", "BSYNC", "BREAK", "CALL", "RET", "EXIT"), "control flow"),
     **dict.fromkeys(
         ("FADD", "FMUL", "DADD", "DMUL", "HADD2", "HMUL2", "FADD2", "FMUL2"), "other float"
