@@ -58,7 +58,8 @@ def compared(live: LiveDevice, letter: str) -> list[dict[str, Any]]:
             kernels = [(code.of(one), one.stencil, one.config) for one in pair]
             single = interleaved_medians([partial(ran.run, *one) for one in kernels])
             bursts = interleaved_medians([
-                Burst(live, ran, config, kernel, family) for kernel, family, config in kernels
+                Burst(live, ran, one.config, code.of(one), one.stencil, one.geometry)
+                for one in pair
             ])  # fmt: skip
             for name, times in (("us", single), ("burst_us", bursts)):
                 for whose, ns in zip(("chosen", "shipped"), times, strict=True):

@@ -147,7 +147,9 @@ def verify(
 
 @app.command()
 def loss(
-    times: Annotated[Path, typer.Argument(help="A file of times, as `build --times` takes it.")],
+    times: Annotated[
+        list[Path], typer.Argument(help="Files of times of one precision, as `build --times`.")
+    ],
     mean: Annotated[float, typer.Option("--mean", help="Loss in the mean, of all measured.")] = (
         0.016
     ),
@@ -159,7 +161,7 @@ def loss(
     import numpy as np
 
     from tilewright.portfolio.loss import held_out
-    from tilewright.portfolio.measured import read_measured
+    from tilewright.portfolio.measured import joined, read_measured
 
     def facts(losses: Any) -> dict[str, float]:
         quantiles = np.quantile(losses, (0.5, 0.95, 1))
@@ -171,7 +173,7 @@ def loss(
     rows: list[dict[str, Any]] = [
         {"variant": str(one.variant), "problems": len(one.best), "kernels": one.kernels,
          "best": facts(one.best), "chosen": facts(one.chosen)}
-        for one in held_out(read_measured(times), mean, most, folds)
+        for one in held_out(joined([read_measured(path) for path in times]), mean, most, folds)
     ]  # fmt: skip
     if json:
         emit_json(rows)
