@@ -15,7 +15,9 @@ from tilewright.portfolio import measure
 from tilewright.portfolio.drawn import KINDS
 from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
+from tilewright.problem import Problem
 from tilewright.stencil import stencil
+from tilewright.stencil.geometry import Geometry
 
 SIDES = {
     "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
@@ -81,8 +83,8 @@ def live(monkeypatch) -> SimpleNamespace:
     """A device whose kernels are their sources, and take as long as tiles are far from 64 x 64."""
 
     class Burst:
-        def __init__(self, live, workload, config, kernel, family):
-            self.tile = family.geometry(config)
+        def __init__(self, live, workload, config, kernel, family, geometry):
+            self.tile = geometry
             mode = bool(kernel.defines["SCALAR"]), bool(kernel.defines["CLAMPED"])
             live.timed.append((workload.problem, config, mode))
 
@@ -166,3 +168,15 @@ def test_a_variant_whose_configs_are_all_refused_is_named_and_left_out(monkeypat
         found = measure.measure_family(live, "s", "skinny", 0, 0, 1.0)
     assert len(said) == 1
     assert list(found["cases"]) == ["NT", "TN", "TT"]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_launches_back_to_back_are_those_of_the_kernels_own_geometry(early):
+    """Machine code of before launches began early does not wait for the one before it."""
+    prepared = []
+    live = SimpleNamespace(prepare=lambda kernel, launch, arguments: prepared.append(launch))
+    problem = Problem(64, 64, 64, "s")
+    family = SimpleNamespace(arguments=lambda *_: ())
+    workload = SimpleNamespace(problem=problem, call=None)
+    measure.Burst(live, workload, None, None, family, Geometry(64, 64, (128, 1), early=early))
+    assert [launch.early for launch in prepared] == [early]

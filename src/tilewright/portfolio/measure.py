@@ -29,7 +29,7 @@ from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Stencil, Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode, elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
@@ -332,9 +332,9 @@ class _Timed:
         for config in self.configs:
             kernel = self._kernels.get((config, self._mode(config, problem)))
             kernel = kernel or self._kernels[config, PLAIN]  # which is right for any problem
-            takes = self._geometry[config].takes(problem)
-            burst = Burst(self._live, workload, config, kernel, self._family) if takes else None
-            found.append(burst)
+            geometry = self._geometry[config]
+            what = self._live, workload, config, kernel, self._family, geometry
+            found.append(Burst(*what) if geometry.takes(problem) else None)
         return found
 
     def sift(self, until: float) -> None:
@@ -385,13 +385,22 @@ class Burst:
         The product, and its matrices there.
     config, kernel, family : Config, Kernel, Stencil
         What computes it.
+    geometry : Geometry
+        As the kernel was compiled for: machine code of before may not wait where launches begin
+        early today.
     """
 
     def __init__(
-        self, live: CUDADevice, workload: Workload, config: Config, kernel: Kernel, family: Stencil
+        self,
+        live: CUDADevice,
+        workload: Workload,
+        config: Config,
+        kernel: Kernel,
+        family: Stencil,
+        geometry: Geometry,
     ) -> None:
         p = workload.problem
-        launch = family.launch(config, p.m, p.n, p.k)
+        launch = geometry.launch(p.m, p.n, p.k)
         arguments = family.arguments(config, Variant.of(p), workload.call)
         self._live, self._kernel, self._count = live, kernel, 1
         self._prepared = live.prepare(kernel, launch, arguments)
