@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.portfolio.examples import H100, costs, kernel, nothing_ahead
-from tests.portfolio.times import write_times
+from tests.portfolio.times import document, write_times
 from tilewright.backend import device
 from tilewright.cli.app import run
 from tilewright.portfolio import build, select
@@ -188,3 +188,16 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, words, status, messa
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_loss_takes_files_of_one_precision_together(tmp_path, capsys):
+    one = write_times(tmp_path)
+    case = document()["cases"]["TN"]
+    (tmp_path / "more").mkdir()
+    more = [[m, n, k + 8] for m, n, k in case["shapes"]]
+    other = write_times(tmp_path / "more", cases={"TN": case | {"shapes": more}})
+    rows = told(capsys, "loss", str(one), str(other), "--folds", "2")
+    assert {row["variant"]: row["problems"] for row in rows} == {"cnn": 4, "ctn": 8, "cnt": 4}
+    write_times(tmp_path / "more", precision="s")
+    assert run(["portfolio", "loss", str(one), str(other)]) == 2
+    assert "times are of precisions c, s; give files of one" in capsys.readouterr().err

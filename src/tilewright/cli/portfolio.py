@@ -170,10 +170,13 @@ def loss(
             zip(names, map(float, quantiles), strict=True)
         )
 
+    files = [read_measured(path) for path in times]
+    if len(letters := sorted({one.precision for one in files})) > 1:
+        raise ValueError(f"times are of precisions {', '.join(letters)}; give files of one")
     rows: list[dict[str, Any]] = [
         {"variant": str(one.variant), "problems": len(one.best), "kernels": one.kernels,
          "best": facts(one.best), "chosen": facts(one.chosen)}
-        for one in held_out(joined([read_measured(path) for path in times]), mean, most, folds)
+        for one in held_out(joined(files), mean, most, folds)
     ]  # fmt: skip
     if json:
         emit_json(rows)
