@@ -11,8 +11,12 @@
  * relies on neither.  What one block writes for another is seen as late as the memory model
  * allows (PTX ISA, "Memory Consistency Model"): after a barrier of the writer's block, a
  * release, an acquire of the same word, and a barrier of the reader's block.
+ *
+ * Functions are only named here where they can be: kernels are compiled by the hundred, and
+ * engine.cc, cuda_words.cc and hopper_words.cc once.
  */
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -65,8 +69,9 @@ struct product {
 };
 
 struct thread {
-    ucontext_t context;
-    std::unique_ptr<char[]> stack;
+    ucontext_t context; /* where it begins */
+    jmp_buf left_at;    /* where it goes on: swapcontext would ask the kernel for signals each time */
+    bool begun;
     index3 id;
     int rank; /* of the block in its cluster */
     int meets; /* threads that a barrier of some waits for, if AT_SOME_BARRIER */
@@ -99,7 +104,7 @@ struct machine {
     std::vector<std::vector<char>> shared;
     std::vector<int> running; /* threads of each block that have not ended */
     std::vector<range> readable;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     thread *current;
     index3 block, grid;
     /* Copies happen when they are waited for, writes for others when they must be seen, and
@@ -111,150 +116,49 @@ struct machine {
     /* What the copy engine has not yet done; happens when nobody can go on without it. */
     std::vector<std::function<void()>> landing;
     std::map<std::pair<int, unsigned>, struct barrier> barriers; /* by block and address */
-    std::function<void()> body;
+    void (*body)(void **); /* the kernel, from its arguments */
+    void **arguments;
     std::string fault; /* the first */
 };
 extern machine now; /* engine.cc */
 
-/* More than any of our kernels keeps in a frame when nothing lives in registers. */
-constexpr size_t STACK = 256 * 1024;
+void fault(const std::string &what);
 
-inline void fault(const std::string &what)
-{
-    if (now.fault.empty())
-        now.fault = what;
-}
-
-inline void leave(state where)
-{
-    thread *self = now.current;
-    self->where = where;
-    swapcontext(&self->context, &now.scheduler);
-}
+void leave(state where);
 
 /* Meet some threads of the block. */
-inline void meet(int threads)
-{
-    now.current->meets = threads;
-    leave(AT_SOME_BARRIER);
-}
+void meet(int threads);
 
 /* Let others run until a condition holds. */
-inline void wait_until(std::function<bool()> condition)
-{
-    if (condition())
-        return;
-    now.current->until = std::move(condition);
-    leave(WAITING);
-}
+void wait_until(std::function<bool()> condition);
 
-inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
-{
-    std::vector<char> &memory = now.shared[rank];
-    if (now.running[rank] == 0)
-        fault(std::string(doing) + " the shared memory of a block that has ended");
-    if (at % bytes || at + bytes > memory.size()) {
-        fault(std::string(doing) + " shared memory at " + std::to_string(at) + " of " +
-              std::to_string(memory.size()));
-        return memory.data();
-    }
-    return memory.data() + at;
-}
+char *shared_bytes(int rank, unsigned at, int bytes, const char *doing);
 
-inline bool is_readable(const char *from, int bytes)
-{
-    return std::any_of(now.readable.begin(), now.readable.end(), [&](range r) {
-        return from >= r.begin && from + bytes <= r.end;
-    });
-}
+bool is_readable(const char *from, int bytes);
 
 /* Fault what is read outside every array, or from where so many bytes cannot be read. */
-inline bool check_readable(const void *at, int bytes, int alignment)
-{
-    const char *from = (const char *)at;
-    if (bytes && !is_readable(from, bytes))
-        fault("a read outside every array");
-    else if ((uintptr_t)from % alignment)
-        fault("a read from an address that is not aligned");
-    else
-        return true;
-    return false;
-}
+bool check_readable(const void *at, int bytes, int alignment);
 
-inline void perform(const copy &c)
-{
-    char *to = shared_bytes(now.current->rank, c.to, c.total, "a copy writes");
-    if (!check_readable(c.from, c.bytes, c.total))
-        return;
-    std::memset(to, 0, c.total);
-    std::memcpy(to, c.from, c.bytes);
-}
+void perform(const copy &c);
 
-inline void start(const copy &c)
-{
-    if (now.late)
-        now.current->groups.back().push_back(c);
-    else
-        perform(c);
-}
+void start(const copy &c);
 
-inline void wait_for_all_but(int latest)
-{
-    auto &groups = now.current->groups; /* the open group is not waited for */
-    while ((int)groups.size() - 1 > latest) {
-        for (const copy &c : groups.front()) perform(c);
-        groups.erase(groups.begin());
-    }
-}
+void wait_for_all_but(int latest);
 
 /* Write for another block. */
-inline void write_for_others(void *to, const void *from, int bytes)
-{
-    const char *first = (const char *)from;
-    if (!check_readable(to, bytes, bytes))
-        return;
-    if (now.late)
-        now.current->own.push_back({(char *)to, {first, first + bytes}});
-    else
-        std::memcpy(to, from, bytes);
-}
+void write_for_others(void *to, const void *from, int bytes);
 
-inline void move_all(writes &to, writes &from)
-{
-    to.insert(to.end(), from.begin(), from.end());
-    from.clear();
-}
+void move_all(writes &to, writes &from);
 
-inline void apply(writes &these)
-{
-    for (const write &w : these) std::memcpy(w.to, w.bytes.data(), w.bytes.size());
-    these.clear();
-}
+void apply(writes &these);
 
 /* Raise a word: the block's writes before its last barrier go with it, and the thread's own. */
-inline void release_word(unsigned *at)
-{
-    if (*at)
-        fault("a flag is raised twice");
-    move_all(now.sent[at], now.left[now.current->rank]);
-    move_all(now.sent[at], now.current->own);
-    *at = 1;
-}
+void release_word(unsigned *at);
 
 /* Wait for a word; what came with it is there behind the block's next barrier. */
-inline void acquire_word(const unsigned *at)
-{
-    now.current->at_flag = true;
-    while (!*at) wait_until([at] { return *at != 0; });
-    now.current->at_flag = false;
-    move_all(now.taken[now.current->rank], now.sent[(unsigned *)at]);
-}
+void acquire_word(const unsigned *at);
 
-inline void warp_product(const product &mine)
-{
-    now.current->mine = mine;
-    leave(AT_WARP_PRODUCT);
-}
+void warp_product(const product &mine);
 
 struct launch {
     int blocks, threads, cluster, shared_bytes, late, seed, arrays;
@@ -263,8 +167,8 @@ struct launch {
     const range *readable;
 };
 
-/* Run a kernel, all its threads; return the first fault or nothing (engine.cc). */
-const char *run(const launch &l, std::function<void()> body);
+/* Run a kernel, all its threads; return the first fault or nothing. */
+const char *run(const launch &l, void (*body)(void **), void **arguments);
 
 }  // namespace emulated
 

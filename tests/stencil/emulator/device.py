@@ -31,8 +31,11 @@ ALIGNMENT = 256
 _CLUSTER = ("CLUSTER_K", "CLUSTER_M", "CLUSTER_N")
 
 
-# A product that is rounded where it should not be is not hidden: x86-64 has no contraction.
-_OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-ffp-contract=off")
+# A product that is rounded where it should not be is not hidden: x86-64 has no contraction.  The
+# engine jumps from stack to stack, which _FORTIFY_SOURCE would take for a mistake.
+_OPTIONS = (
+    "-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-fPIC", "-Wno-unknown-pragmas", "-ffp-contract=off",
+)  # fmt: skip
 
 
 def _words() -> tuple[str, ...]:
@@ -55,12 +58,13 @@ def _built(found: str) -> Path:
     Only g++ compiles headers so that it finds them; others read them anew each time.
     """
     directory = Path(_scratch.name)
-    prefix, engine = directory / "prefix.h", directory / "engine.o"
+    prefix, engine = directory / "prefix.h", directory / "engine.so"
     names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
     prefix.write_text("".join(f'#include "{name}"\n' for name in names))
     header = ("-x", "c++-header", "-o", f"{prefix}.gch", str(prefix))
     subprocess.run([found, *_OPTIONS, *header], capture_output=True)
-    subprocess.run([found, *_OPTIONS, "-c", "-o", str(engine), str(HERE / "engine.cc")], check=True)
+    made = ("-shared", "-include", str(prefix), "-o", str(engine), *map(str, HERE.glob("*.cc")))
+    subprocess.run([found, *_OPTIONS, *made], check=True)
     return directory
 
 
@@ -191,7 +195,7 @@ class EmulatedDevice(LiveDevice):
             done = subprocess.run(
                 [found, *_OPTIONS, "-shared", "-include", str(_built(found) / "prefix.h"),
                  *(f"-D{key}={value}" for key, value in macros.items()),
-                 "-o", str(library), str(file), str(_built(found) / "engine.o")],
+                 "-o", str(library), str(file), str(_built(found) / "engine.so")],
                 capture_output=True, text=True,
             )  # fmt: skip
             if done.returncode:

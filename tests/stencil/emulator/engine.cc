@@ -55,8 +55,19 @@ bool release_warps()
 
 void run_one()
 {
-    now.body();
+    now.body(now.arguments);
     leave(DONE);
+}
+
+/* Let a thread run until it leaves. */
+void go_on(thread &t)
+{
+    if (_setjmp(now.scheduler))
+        return;
+    if (t.begun)
+        _longjmp(t.left_at, 1);
+    t.begun = true;
+    setcontext(&t.context);
 }
 
 /* Release who waits at a barrier of some of a block's threads; false if nobody can go on. */
@@ -164,12 +175,17 @@ bool run_ready(std::mt19937 &random, int first_block, int lagging)
         if (t->where == READY) {
             now.current = t;
             now.block.x = first_block + t->rank;
-            swapcontext(&now.scheduler, &t->context);
+            go_on(*t);
             now.running[t->rank] -= t->where == DONE;
             ran = true;
         }
     return ran;
 }
+
+/* More than any of our kernels keeps in a frame when nothing lives in registers; of these bytes
+ * only what is used is ever touched.  They stay for launches that follow. */
+constexpr size_t STACK = 256 * 1024;
+std::vector<std::unique_ptr<char[]>> stacks;
 
 /* All threads at their first instruction, and nothing under way. */
 void set_out()
@@ -179,15 +195,17 @@ void set_out()
     now.running.assign(now.shared.size(), 0);
     now.left.assign(now.shared.size(), {});
     now.taken.assign(now.shared.size(), {});
-    for (thread &t : now.threads) {
+    while (stacks.size() < now.threads.size()) stacks.emplace_back(new char[STACK]);
+    for (size_t i = 0; i < now.threads.size(); ++i) {
+        thread &t = now.threads[i];
         t.where = WAITING_TO_START;
         t.groups.assign(1, {});
         t.multiplies.assign(1, {});
         t.said.clear();
         t.waits = 0;
-        t.fenced = t.at_flag = false;
+        t.begun = t.fenced = t.at_flag = false;
         getcontext(&t.context);
-        t.context.uc_stack = {t.stack.get(), 0, STACK};
+        t.context.uc_stack = {stacks[i].get(), 0, STACK};
         t.context.uc_link = nullptr;
         makecontext(&t.context, run_one, 0);
     }
@@ -225,17 +243,17 @@ void run_blocks(std::mt19937 &random, int most)
 
 }  // namespace
 
-const char *run(const launch &l, std::function<void()> body)
+const char *run(const launch &l, void (*body)(void **), void **arguments)
 {
     now = machine{};
-    now.body = std::move(body);
+    now.body = body;
+    now.arguments = arguments;
     now.late = l.late;
     now.grid = {l.blocks, 1, l.batch};
     now.readable.assign(l.readable, l.readable + l.arrays);
     const int together = l.at_once ? l.blocks : l.cluster;
     now.threads.resize(l.threads * together);
     for (int i = 0; i < l.threads * together; ++i) {
-        now.threads[i].stack.reset(new char[STACK]); /* only what is used is ever touched */
         now.threads[i].id = {i % l.threads, 0, 0};
         now.threads[i].rank = i / l.threads;
     }

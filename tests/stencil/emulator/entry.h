@@ -15,12 +15,12 @@ template <class... Given> void call(void (*kernel)(Given...), void **arguments)
 
 extern "C" const char *emulate(const emulated::launch *l, void **arguments)
 {
-    return emulated::run(*l, [&] { emulated::call(gemm, arguments); });
+    return emulated::run(*l, [](void **given) { emulated::call(gemm, given); }, arguments);
 }
 
 #ifdef SECOND
 extern "C" const char *emulate_second(const emulated::launch *l, void **arguments)
 {
-    return emulated::run(*l, [&] { emulated::call(SECOND, arguments); });
+    return emulated::run(*l, [](void **given) { emulated::call(SECOND, given); }, arguments);
 }
 #endif
