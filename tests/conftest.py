@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 # Before anything imports tilewright.  Compiled kernels are shared among tests; measurements
 # never are (see `data`), so that no test depends on what another one stored.
 _scratch = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
-os.environ["TILEWRIGHT_CACHE_DIR"] = os.path.join(_scratch.name, "cache")
+if "PYTEST_XDIST_WORKER" not in os.environ:  # whose processes share the first one's kernels
+    os.environ["TILEWRIGHT_CACHE_DIR"] = os.path.join(_scratch.name, "cache")
 os.environ["TILEWRIGHT_DATA_DIR"] = os.path.join(_scratch.name, "data")
 os.environ.pop("POCL_CACHE_DIR", None)
 # Where a test names no device it means one of OpenCL, with a GPU beside it or without.
