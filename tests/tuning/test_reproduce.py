@@ -194,7 +194,7 @@ def test_a_compile_error_is_shown(live, tmp_path):
 def test_a_hang_ends_by_itself(live, tmp_path):
     problem = problem_of("s")
     measured = example(problem=problem, status="timeout")
-    done = run(live, tmp_path, measured, source(problem, HANG=1), "--seconds", "15")
+    done = run(live, tmp_path, measured, source(problem, HANG=1), "--seconds", "6")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "running on" in done.stdout, "the kernel hangs, not the compiler"
     assert "TIMEOUT" in done.stdout
