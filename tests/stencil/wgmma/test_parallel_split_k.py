@@ -100,16 +100,20 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
         Run(emulated, small(of, emulated, **SLICED), of, Faulty()).check(Case(70, 133, 1000))
 
 
-@pytest.mark.every(2)
+# Of f16's starts the last third has the most sums a thread, two blocks at once, and no boxes.
+STARTS = thorough_but(["f16: 2"], [f"{name}: {third}" for name in EVERY for third in range(3)])
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(["f16"], EVERY))
-def test_starts_in_slices_neither_spill_nor_wait_for_each_multiply(name: str) -> None:
+@pytest.mark.parametrize("starts", STARTS)
+def test_starts_in_slices_neither_spill_nor_wait_for_each_multiply(starts: str) -> None:
+    name, third = starts.split(": ")
     of = variant("TN", EVERY[name])
     space = FAMILY.space(of, HOPPER)
-    starts = dict.fromkeys(config.replace(**SLICED) for config in FAMILY.starts(of, HOPPER))
-    some = [config for config in starts if config in space]
+    sliced = dict.fromkeys(config.replace(**SLICED) for config in FAMILY.starts(of, HOPPER))
+    some = [config for config in sliced if config in space]
     assert len(some) >= 3
-    for config in some:
+    for config in some[int(third) :: 3]:
         check(config, of)
 
 
