@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def costs(ns_a_step: float, launch: float = 1000.0) -> tuple[float, ...]:
     return tuple(found.values())
 
 
+@cache
+def default_of(name: str, of: Variant) -> Config:
+    """Return a stencil's default; drawn kernels ask for the same ones hundreds of times."""
+    return stencil(name).default(of, H100)
+
+
 def kernel(
     problem: Problem | Variant,
     config: Config | None = None,
@@ -75,7 +82,7 @@ def kernel(
     """Return a kernel of a problem's variant; `modes`: those that ship."""
     of = problem if isinstance(problem, Variant) else Variant.of(problem)
     family = stencil(config.stencil if config is not None else name)
-    config = config or family.default(of, H100)
+    config = config or default_of(name, of)
     digests, others = (
         {mode: digest(cubin_of(config, of, mode, kind)) for mode in some or ()}
         for some, kind in ((modes, ""), (routed, "routed"))
