@@ -86,6 +86,15 @@ def test_the_default_does_neither(name: str) -> None:
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("width", [144, 208])
+def test_tiles_between_powers_of_two_do_neither(width: int) -> None:
+    of = variant("TN", EVERY["bf16"])
+    [config] = [x for x in FAMILY.starts(of, HOPPER) if x.integer("instruction_m") == width]
+    assert config in FAMILY.space(of, HOPPER)
+    check(config, of)
+
+
+@needs_nvrtc
 def test_a_wait_for_each_multiply_is_noticed() -> None:
     """Where sums are touched while multiplies are under way, the compiler waits everywhere."""
     of = variant("TN", EVERY["f16"])

@@ -82,6 +82,7 @@ CHOICES = [
     {"stages": 5, "block_k": 32},
     {"block_m": 128, "instruction_m": 128, "consumers": 1, "block_n": 128},
     {"block_m": 192, "instruction_m": 96, "consumers": 3, "block_n": 192},
+    {"block_m": 208, "instruction_m": 208},
     {"cluster_m": 2, "cluster_n": 1, "multiprocessors": 78},
     {"cluster_m": 1, "cluster_n": 2, "swizzle_rows": 0},
     {"pingpong": 1, "multiprocessors": 78},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, block_sides
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, WHOLE_RESULTS, Arithmetic
@@ -10,6 +12,10 @@ __all__ = ["parameters"]
 
 # Rows of a tile that lies along k are so many bytes: as many as pieces are exchanged within.
 _ROWS = (64, 128)
+
+# Rows of a block, or of its instructions: tiles between those of powers of two fill the last wave of
+# many results better (5 % in the mean of 60 large ones in bfloat16 on an H100, 26 % at most).
+_ALONG_M = (64, 96, 128, 144, 160, 176, 192, 208, 256)
 
 # Multiprocessors of Hopper's models: H20, H100 PCIe, H100 SXM and H200.  A part of one has others.
 _MULTIPROCESSORS = (78, 114, 132)
@@ -29,9 +35,10 @@ def parameters(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[Parame
 
 
 def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
-    sides = (64, 128, 192, 256)
+    block_m, block_n = block_sides((64, 128, 192, 256), "registers")
     return (
-        *block_sides(sides, "registers"),
+        replace(block_m, values=_ALONG_M),
+        block_n,
         Parameter(
             "block_k",
             tuple(row // arithmetic.element_bytes for row in _ROWS),
@@ -40,7 +47,7 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
         ),
         Parameter(
             "instruction_m",
-            (64, 96, 128, 192, 256),
+            _ALONG_M,
             "columns of an instruction's result, along m; its 64 rows are along n",
             "short ones read more of shared memory for each multiply-add",
         ),

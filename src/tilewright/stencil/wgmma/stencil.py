@@ -29,6 +29,7 @@ from tilewright.stencil.wgmma.call import (
 )
 from tilewright.stencil.wgmma.constraints import constraints
 from tilewright.stencil.wgmma.parameters import parameters
+from tilewright.stencil.wgmma.registers import register_lists
 from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
     compensates,
@@ -336,6 +337,8 @@ class Wgmma(Stencil):
         kernel = "kernel"
         if is_small(config):
             kernel, defines = "small", defines | small.DEFINES | {"BATCHED": 1}
+        else:
+            defines |= register_lists(config.integer("instruction_m"))
         text = read_sources("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
