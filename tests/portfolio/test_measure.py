@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewright.backend import BackendError
+from tilewright.backend import BackendError, DeviceLostError
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.portfolio import measure
 from tilewright.portfolio.drawn import KINDS
 from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
+from tilewright.space import Config
 from tilewright.stencil import stencil
 from tilewright.stencil.geometry import Geometry
 
@@ -180,3 +181,18 @@ def test_launches_back_to_back_are_those_of_the_kernels_own_geometry(early):
     workload = SimpleNamespace(problem=problem, call=None)
     measure.Burst(live, workload, None, None, family, Geometry(64, 64, (128, 1), early=early))
     assert [launch.early for launch in prepared] == [early]
+
+
+def test_a_kernel_that_loses_the_device_is_named_and_ends_it():
+    """Whatever came after it would fail, too, and pass for refused."""
+
+    def lose(*_, **__):
+        raise DeviceLostError("an illegal memory access was encountered")
+
+    live = SimpleNamespace(prepare=lambda *_: None, between_events=lose)
+    workload = SimpleNamespace(problem=Problem(64, 32, 16, "s"), call=None)
+    family = SimpleNamespace(arguments=lambda *_: ())
+    config = Config("simt_async", {"block_m": 64})
+    burst = measure.Burst(live, workload, config, None, family, Geometry(64, 64, (128, 1)))
+    with pytest.raises(DeviceLostError, match=r"block_m.*64.*64x32x16.*illegal memory access"):
+        interleaved_medians([burst, lambda: 5])

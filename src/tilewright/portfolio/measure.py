@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
-from tilewright.backend.base import BackendError
+from tilewright.backend.base import BackendError, DeviceLostError
 from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import KINDS, MOST_BYTES, every_kind
@@ -403,17 +403,27 @@ class Burst:
         launch = geometry.launch(p.m, p.n, p.k)
         arguments = family.arguments(config, Variant.of(p), workload.call)
         self._live, self._kernel, self._count = live, kernel, 1
+        self._config, self._problem = config, p
         self._prepared = live.prepare(kernel, launch, arguments)
 
     def __call__(self) -> int:
-        """Return the nanoseconds of a launch."""
+        """Return the nanoseconds of a launch.
+
+        Raises
+        ------
+        DeviceLostError
+            If the kernel leaves the device unusable for this process; the message names it.
+        """
         live, count = self._live, self._count
 
         def enqueue() -> None:
             for _ in range(count):
                 self._prepared.enqueue(live.stream)
 
-        event = live.between_events(enqueue, keep=self._kernel, held=count)
+        try:
+            event = live.between_events(enqueue, keep=self._kernel, held=count)
+        except DeviceLostError as error:
+            raise DeviceLostError(f"{self._config} of {self._problem}: {error}") from None
         ns = event.nanoseconds() / count
         if count == 1:
             self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
@@ -455,6 +465,8 @@ def interleaved_medians(
             assert timer is not None  # those in `able`
             try:
                 runs[at].append(timer())
+            except DeviceLostError:  # no kernel that comes after it can be timed
+                raise
             except BackendError:
                 runs[at] = []
             if not runs[at] or (round_ and runs[at][-1] > _SLOW_NS):
