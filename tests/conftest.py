@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 # Before anything imports tilewright.  Compiled kernels are shared among tests; measurements
 # never are (see `data`), so that no test depends on what another one stored.
 _scratch = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
-if "PYTEST_XDIST_WORKER" not in os.environ:  # whose processes share the first one's kernels
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the kernels of what started them
     os.environ["TILEWRIGHT_CACHE_DIR"] = os.path.join(_scratch.name, "cache")
 os.environ["TILEWRIGHT_DATA_DIR"] = os.path.join(_scratch.name, "data")
 os.environ.pop("POCL_CACHE_DIR", None)
