@@ -422,9 +422,9 @@ class Burst:
 
         try:
             event = live.between_events(enqueue, keep=self._kernel, held=count)
+            ns = event.nanoseconds() / count  # where the device says what went wrong
         except DeviceLostError as error:
             raise DeviceLostError(f"{self._config} of {self._problem}: {error}") from None
-        ns = event.nanoseconds() / count
         if count == 1:
             self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
         return round(ns)
