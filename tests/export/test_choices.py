@@ -344,7 +344,7 @@ def test_every_field_of_a_geometry_is_exported():
 
     All but `products`: of batches, which exports do not compute in one launch.
     """
-    assert len(Geometry.__dataclass_fields__) == 22
+    assert len(Geometry.__dataclass_fields__) == 23
 
 
 def test_another_device_is_another(choosing):

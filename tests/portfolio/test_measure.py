@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from types import SimpleNamespace
 
@@ -12,13 +13,13 @@ import pytest
 from tilewright.backend import BackendError, DeviceLostError
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.portfolio import measure
-from tilewright.portfolio.drawn import KINDS
+from tilewright.portfolio.drawn import KINDS, MOST_BYTES
 from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
-from tilewright.problem import Problem
+from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import stencil
-from tilewright.stencil.geometry import Geometry
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Geometry, with_aligned_operands
 
 SIDES = {
     "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
@@ -40,6 +41,19 @@ def test_shapes_are_of_their_kind_and_the_same_for_a_seed(kind):
         assert all(max(m, n) <= 2049 and k >= 1024 for m, n, k in first)
     assert any(side % 2 for shape in first for side in shape)
     assert any(all(side % 8 == 0 for side in shape) for shape in first)
+
+
+@pytest.mark.parametrize("letter", PRECISIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_are_no_larger_than_their_memory_also_where_columns_are_aligned(kind, letter):
+    of = PRECISIONS[letter]
+    for sides in islice(KINDS[kind](0, of), 150):
+        for a, b in ((Trans.N, Trans.N), (Trans.T, Trans.T)):
+            problem = Problem(*sides, of, a, b)
+            for one in (problem, with_aligned_operands(problem)):
+                of_a, of_b, of_c = one.stored
+                stored = of.element_bytes * max(of_a, of_b), of.result_bytes * of_c
+                assert max(stored) <= MOST_BYTES
 
 
 def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
@@ -124,6 +138,41 @@ def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live
         wanted.add(mode)
     assert (True, True) in wanted
     assert any(problem.lda % 4 for problem, *_ in live.timed)
+
+
+def test_columns_of_copies_alone_are_aligned(live, monkeypatch):
+    timed = []
+
+    def timer(kernel, workload, loaded):
+        timed.append(workload.problem)
+        return lambda: 5
+
+    variant = Variant.of(Problem(1, 1, 1, "s", "N", "T"))
+    config = stencil("simt_async").default(variant, live.spec)
+    kernel = SimpleNamespace(variant=variant, config=config, modes={PLAIN: "a"})
+    portfolio = SimpleNamespace(
+        kernels=[kernel],
+        codes={"a": None},
+        machine_code=lambda _: b"",
+        of_variant=lambda _: [kernel],
+    )
+    live.load, live.free = (lambda *_: None), (lambda _: None)
+    monkeypatch.setattr(measure, "_timer", timer)
+    made = measure.measure(live, portfolio, "s", 12, 0, 60.0, kind="thin", copied=True)
+    assert made["copied"] is True
+    shapes = made["cases"]["NT"]["shapes"]
+    assert 0 < len(shapes) == len(timed) < 12  # some are aligned as they are
+    for (m, n, _), problem in zip(shapes, timed, strict=True):
+        assert (problem.m, problem.n, problem.ldc) == (m, n, m)
+        assert problem.lda % 4 == problem.ldb % 4 == 0
+        assert (problem.lda, problem.ldb) != (m, n)
+
+
+def test_what_is_left_out_is_not_timed(live):
+    times = partial(measure.measure_family, live, "s", "simt_async", 1, 0, 60.0)
+    every = [Config("simt_async", one) for one in times()["cases"]["NN"]["configs"]]
+    found = times(without=every[::2])["cases"]["NN"]
+    assert [Config("simt_async", one) for one in found["configs"]] == every[1::2]
 
 
 def test_what_the_device_refuses_does_not_go_on(live, monkeypatch):

@@ -35,6 +35,12 @@ def test_a_file_of_times_is_read(tmp_path):
     assert (one[1].level, one[1].ratio, one[1].unstaged_from) == (5, 0.5, 150)
 
 
+def test_columns_of_copies_are_aligned(tmp_path):
+    found = read_measured(write_times(tmp_path, copied=True)).cases[NN]
+    *_, ragged = found.problems
+    assert ragged == Problem(999, 513, 777, "c", lda=1000, ldb=778)
+
+
 def test_files_of_times_are_joined(tmp_path):
     one = read_measured(write_times(tmp_path))
     case = document()["cases"]["TN"]

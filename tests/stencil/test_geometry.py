@@ -202,6 +202,13 @@ def test_the_copy_engine_takes_aligned_columns_only():
     assert replace(boxes, tma=False).takes(Problem(64, 64, 64, "s", lda=65))
 
 
+def test_what_is_for_short_sums_takes_no_longer_ones():
+    short = Geometry(128, 32, (128, 1), tile_k=4, most_k=4)
+    assert short.takes(Problem(999, 777, 4, "s"))
+    assert short.takes(Problem(999, 777, 0, "s"), False)
+    assert not short.takes(Problem(999, 777, 5, "s"))
+
+
 def test_maps_hold_places_of_31_bits_and_strides_below_2_to_the_40():
     geometry = Geometry(64, 64, (64, 1), tma=True)
     assert geometry.takes(Problem(2**31 - 4, 64, 64, "s"))

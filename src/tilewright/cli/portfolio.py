@@ -215,6 +215,9 @@ def measure(
         str | None,
         typer.Option("--stencil", help="A stencil's configs instead: skinny's, wgmma's."),
     ] = None,
+    copied: Annotated[
+        bool, typer.Option("--copied", help="Columns of A and B are aligned, as of copies.")
+    ] = False,
 ) -> None:
     """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
     from tilewright.backend import device as find_device
@@ -250,7 +253,8 @@ def measure(
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
     else:
         with counted("timing") as observer:
-            found = times_of(live, portfolio, name, count, seed, seconds, observer, kind=shapes)
+            about = live, portfolio, name, count, seed, seconds, observer
+            found = times_of(*about, kind=shapes, copied=copied)
     write_atomically(output, text_of(found).encode())
     say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
 

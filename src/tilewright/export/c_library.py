@@ -225,7 +225,8 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
         "cluster_k": it.cluster_k, "threads_x": it.threads[0], "threads_y": it.threads[1],
         "folded": int(it.folded), "persistent": int(it.persistent), "stream_k": it.stream_k,
         "tree": int(it.tree), "tma": int(it.tma), "vector_along_k": int(it.vector_along_k),
-        "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k, "streamed": it.streamed,
+        "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k,
+        "most_k": it.most_k, "streamed": it.streamed,
         "any_alignment": int(it.any_alignment), "map_line_bytes": line_bytes,
     }  # fmt: skip
     if it.split_k is not None:

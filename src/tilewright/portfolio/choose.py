@@ -225,7 +225,7 @@ def expected_by_arrays(
 def able_by_arrays(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
     """Return which of them take the operands."""
     some = table.there(form)
-    if table.tma:
+    if table.refuses:
         some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])
     return some
 

@@ -100,15 +100,16 @@ def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
     for number in itertools.count():
         tokens = round(2.0 ** rng.uniform(0, 12))
         out, features = (round(2.0**x) // 64 * 64 for x in rng.uniform(10, 15, 2))
-        if out * features * of.element_bytes <= MOST_BYTES:
+        longest = max(out * features, tokens * max(out, features))
+        if longest * of.element_bytes <= MOST_BYTES:
             yield (out, tokens, features) if number % 2 else (tokens, out, features)
 
 
 def _thin(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield large results of short sums, whose time is that of writing C: every third aligned."""
+    """Yield results of short sums, whose time is that of writing C: every third aligned."""
     rng = np.random.default_rng(seed)
     for number in itertools.count():
-        m, n = (round(2.0**x) for x in rng.uniform(9, 13.5, 2))
+        m, n = (round(2.0**x) for x in rng.uniform(4, 13.5, 2))
         k = round(2.0 ** rng.uniform(0, 6))
         if m * n * of.element_bytes <= MOST_BYTES:
             yield (m, n, k) if number % 3 else (m // 8 * 8, n // 8 * 8, -(-k // 8) * 8)

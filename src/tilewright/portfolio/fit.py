@@ -145,6 +145,7 @@ def alike_costs(
         kinds = (
             geometry.persistent != its.persistent, geometry.stream_k != its.stream_k,
             (geometry.split_k is None) != (its.split_k is None), geometry.tma != its.tma,
+            (geometry.most_k > 0) != (its.most_k > 0),
         )  # fmt: skip
         return sum(abs(math.log2(a / b)) for a, b in sides) + 2 * sum(kinds)
 

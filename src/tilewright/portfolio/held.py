@@ -67,7 +67,7 @@ class Held:
     model: Model | None
     # By form: whether machine code of each of `MODES` is there, a row a kernel.
     compiled: tuple[NDArray[np.bool_], ...]
-    tma: bool  # whether any kernel does not take all operands
+    refuses: bool  # whether any kernel does not take all problems
     won: frozenset[Sizes]
     # The core's choice among those with machine code: plain, routed and batched; groups have none.
     native: tuple[NativeChoice | None, NativeChoice | None, NativeChoice | None]
@@ -146,7 +146,7 @@ def held_of(
         np.array(is_own, np.bool_),
         _model(rows),
         tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
-        any(one.geometry.tma for one in kernels),
+        any(one.geometry.tma or one.geometry.most_k for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
         (None, None, None),
     )

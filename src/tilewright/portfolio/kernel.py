@@ -256,7 +256,7 @@ _MOST_SLICES = 2**13
 # Of a geometry's fields that may be 0.
 _LEAST = dict.fromkeys(
     ("resident", "folded", "persistent", "stream_k", "tree", "tma", "tma_line_bytes",
-     "vector_along_k", "stages_k", "streamed", "any_alignment", "early"),
+     "vector_along_k", "stages_k", "most_k", "streamed", "any_alignment", "early"),
     0,
 )  # fmt: skip
 

@@ -7,8 +7,7 @@ import itertools
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
@@ -29,11 +28,12 @@ from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Stencil, Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Geometry, Mode, elements_of_chunk
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode, with_aligned_operands
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
     "Burst",
+    "LostToError",
     "document",
     "interleaved_medians",
     "matrices",
@@ -75,6 +75,7 @@ def measure(
     observer: Callable[[int, int], None] = lambda done, of: None,
     *,
     kind: str = "any",
+    copied: bool = False,
 ) -> dict[str, Any]:
     """Return times, as `tilewright.portfolio.measured.read_measured` takes them.
 
@@ -94,8 +95,10 @@ def measure(
         Called with the number of shapes that are done, and how many there are.
     kind : {"any", "short", "large", "layers", "thin", "long"}
         Sides as users have them; m or n short, k and the other side anything; all sides from
-        2048 on; rows of tokens times weights; large results of short sums; or small ones of long
-        sums.
+        2048 on; rows of tokens times weights; results of short sums; or small ones of long sums.
+    copied : bool
+        Whether columns of A and B are aligned, as those of copies are; not C's.  Shapes whose
+        columns are so anyway are left out.
     """
     until = time.monotonic() + seconds
     of = precision(letter)
@@ -123,6 +126,10 @@ def measure(
                 if time.monotonic() >= until:
                     break
                 problem = Problem(*sides, of, variant.trans_a, variant.trans_b)
+                if copied:
+                    given, problem = problem, with_aligned_operands(problem)
+                    if problem == given:
+                        continue
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
                 found["ns"].append(
@@ -133,7 +140,8 @@ def measure(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return document(live, letter, portfolio.kernels[0].config.stencil, cases)
+    made = document(live, letter, portfolio.kernels[0].config.stencil, cases)
+    return made | {"copied": True} if copied else made
 
 
 def document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
@@ -164,11 +172,12 @@ def measure_family(
     *,
     unaligned: bool = False,
     sifted: bool = False,
+    without: Collection[Config] = (),
 ) -> dict[str, Any]:
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
-    Of a stencil for products with a short side these are what is drawn; of any other every kind,
-    columns side by side, in the launch modes that serve.  Where tensor maps read A and B, their
+    Of a stencil for some problems only these are what is drawn; of any other every kind, columns
+    side by side, in the launch modes that serve.  Where tensor maps read A and B, their
     columns are aligned as the copies of them are that serve.
 
     Parameters
@@ -190,6 +199,13 @@ def measure_family(
     sifted : bool
         Whether more shapes count for more than surer times: each kind of shapes has the same time,
         each kernel is run once, and a part of the time says which few of many configs go on.
+    without : collection of Config, optional
+        What is not timed.
+
+    Raises
+    ------
+    LostToError
+        If a kernel leaves the device unusable for this process.
     """
     family, of = stencil(name), precision(letter)
     memory = matrices(live, of, seed)
@@ -205,7 +221,8 @@ def measure_family(
                     *_candidates(family, variant, live, unaligned),
                     *(also or {}).get(variant, ()),
                 ]
-                one = _Timed(live, family, variant, list(dict.fromkeys(every)), memory)
+                timable = [one for one in dict.fromkeys(every) if one not in without]
+                one = _Timed(live, family, variant, timable, memory)
                 one.draw(count, seed, copied=not unaligned, in_turn=not sifted)
                 timed[f"{a}{b}"] = one
             sifts = sifted and any(len(one.configs) > _KEPT for one in timed.values())
@@ -269,12 +286,12 @@ class _Timed:
     def draw(self, count: int, seed: int, *, copied: bool, in_turn: bool) -> None:
         """Draw so many shapes of each kind, or of every kind in turn."""
         of, ops = self._variant.precision, (self._variant.trans_a, self._variant.trans_b)
-        streams = any(one.streamed for one in self._geometry.values())
-        kinds = [KINDS["short"]] if streams else [every_kind] if in_turn else [*KINDS.values()]
-        made = _aligned if copied and all(one.tma for one in self._geometry.values()) else None
+        shapes = self._family.shapes
+        kinds = [KINDS[shapes]] if shapes else [every_kind] if in_turn else [*KINDS.values()]
+        copied &= all(one.tma for one in self._geometry.values())
         for kind in kinds:
             problems = [Problem(*sides, of, *ops) for sides in islice(kind(seed, of), count)]
-            self._drawn.append([made(one) for one in problems] if made else problems)
+            self._drawn.append([*map(with_aligned_operands, problems)] if copied else problems)
 
     def compile(
         self, ahead: Callable[[Source], Callable[[], bool]], *, plain_alone: bool = False
@@ -344,7 +361,7 @@ class _Timed:
         """
         problems, rows = [], []
         for problem in self._in_turn(until, _SIFTED_BY):
-            rows.append(interleaved_medians(self._timers(_aligned(problem)), 1, _FAR))
+            rows.append(interleaved_medians(self._timers(with_aligned_operands(problem)), 1, _FAR))
             problems.append(problem)
         ns = np.array(rows, float).reshape(-1, len(self.configs))
         ns[np.isnan(ns)] = inf
@@ -370,6 +387,20 @@ class _Timed:
         shapes = [[one.m, one.n, one.k] for one in self._problems]
         configs = [dict(one) for one in self.configs]
         return {"shapes": shapes, "configs": configs, "ns": self._rows, "won": []}
+
+
+class LostToError(DeviceLostError):
+    """A kernel took the device from this process.
+
+    Attributes
+    ----------
+    config : Config
+        The kernel's.
+    """
+
+    def __init__(self, config: Config, problem: Problem, error: DeviceLostError) -> None:
+        super().__init__(f"{config} of {problem}: {error}")
+        self.config = config
 
 
 class Burst:
@@ -411,8 +442,8 @@ class Burst:
 
         Raises
         ------
-        DeviceLostError
-            If the kernel leaves the device unusable for this process; the message names it.
+        LostToError
+            If the kernel leaves the device unusable for this process.
         """
         live, count = self._live, self._count
 
@@ -424,7 +455,7 @@ class Burst:
             event = live.between_events(enqueue, keep=self._kernel, held=count)
             ns = event.nanoseconds() / count  # where the device says what went wrong
         except DeviceLostError as error:
-            raise DeviceLostError(f"{self._config} of {self._problem}: {error}") from None
+            raise LostToError(self._config, self._problem, error) from None
         if count == 1:
             self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
         return round(ns)
@@ -435,17 +466,10 @@ def _candidates(
 ) -> list[Config]:
     """Return the configs that are measured, in the space that the device leaves."""
     space = family.space(variant, live.spec)
-    if family.geometry(family.default(variant, live.spec)).streamed:
+    if family.shapes:
         return list(space)
     starts = [one for one in dict.fromkeys(family.starts(variant, live.spec)) if one in space]
     return [one for one in starts if family.geometry(one).any_alignment == unaligned]
-
-
-def _aligned(problem: Problem) -> Problem:
-    """Return a problem with columns of A and B at multiples of 16 bytes."""
-    chunk = elements_of_chunk(problem)
-    lda, ldb = (-(-ld // chunk) * chunk for ld in (problem.lda, problem.ldb))
-    return replace(problem, lda=lda, ldb=ldb)
 
 
 def interleaved_medians(

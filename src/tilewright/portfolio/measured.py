@@ -18,6 +18,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant
+from tilewright.stencil.geometry import with_aligned_operands
 from tilewright.text import reason
 from tilewright.tuning.measurement import Measurement
 
@@ -221,7 +222,8 @@ def _measured(document: Any, letter: str) -> Measured:
         def problem(sizes: list[int], of: str = trans) -> Problem:
             m, n, k, *batch = sizes
             ops = Trans(of[0]), Trans(of[1])
-            return Problem(m, n, k, letter, *ops, batch=sum(batch) or 1)  # type: ignore[arg-type]
+            found = Problem(m, n, k, letter, *ops, batch=sum(batch) or 1)  # type: ignore[arg-type]
+            return with_aligned_operands(found) if document.get("copied") else found
 
         ns = [[math.inf if x is None else float(x) for x in row] for row in found["ns"]]
         shape = len(found["shapes"]), len(found["configs"])

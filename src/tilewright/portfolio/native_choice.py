@@ -41,7 +41,7 @@ class _Geometry(ctypes.Structure):
         *((name, _UNSIGNED) for name in ("threads_x", "threads_y")),
         *((name, _INT) for name in ("folded", "persistent", "stream_k", "tree")),
         *((name, _INT) for name in ("tma", "vector_along_k")),
-        *((name, _LONG) for name in ("tma_line_bytes", "stages_k")),
+        *((name, _LONG) for name in ("tma_line_bytes", "stages_k", "most_k")),
         *((name, _INT) for name in ("streamed", "any_alignment")),
         ("map_line_bytes", _LONG),
         ("split_k", _INT),
@@ -275,7 +275,7 @@ def _geometry(g: Geometry) -> _Geometry:
     made = _Geometry(
         g.tile_m, g.tile_n, g.tile_k, g.stages, g.resident, g.cluster_m, g.cluster_n, g.cluster_k,
         *g.threads, g.folded, g.persistent, g.stream_k, g.tree, g.tma, g.vector_along_k,
-        g.tma_line_bytes, g.stages_k, g.streamed, g.any_alignment,
+        g.tma_line_bytes, g.stages_k, g.most_k, g.streamed, g.any_alignment,
     )  # fmt: skip
     if g.split_k is not None:
         cut = g.split_k

@@ -40,6 +40,7 @@ __all__ = [
     "Mode",
     "SplitK",
     "elements_of_chunk",
+    "with_aligned_operands",
 ]
 
 # Adding up more parts of a tile than this takes longer than computing them (stream-K).
@@ -292,12 +293,15 @@ class Geometry:
         element, wherever their columns begin.
     stages_k : int
         Results are staged, where there is room, for sums of at most so many steps; 0: never.
+    most_k : int
+        Sums of so many steps at most are what the kernel is for; 0: of any length.
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
         2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
         serves every mode.
     any_alignment : bool
-        Whether threads shift what they copy into place, so that one instance serves every mode.
+        Whether threads see by themselves how operands are aligned, or shift what they copy into
+        place, so that one instance serves every mode.
     early : bool
         Whether blocks may begin before the launch before it has ended, as of `Launch`.
     products : int
@@ -322,6 +326,7 @@ class Geometry:
     tma_line_bytes: int = 0
     vector_along_k: bool = False
     stages_k: int = 0
+    most_k: int = 0
     streamed: int = 0
     any_alignment: bool = False
     early: bool = False
@@ -378,7 +383,7 @@ class Geometry:
         return Launch((blocks, 1), self.threads, resident, cluster, self.early)
 
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
-        """Whether the kernel reads a problem's operands as they lie.
+        """Whether the kernel is for a problem, and reads its operands as they lie.
 
         Parameters
         ----------
@@ -387,6 +392,8 @@ class Geometry:
         aligned : bool
             Whether A and B begin at multiples of 16 bytes.
         """
+        if self.most_k and problem.k > self.most_k:
+            return False
         if not self.tma:
             return True
         p, size, chunk = problem, problem.precision.element_bytes, elements_of_chunk(problem)
@@ -436,3 +443,10 @@ class Geometry:
 def elements_of_chunk(problem: Problem) -> int:
     """Return how many elements are copied or stored at once where they are aligned."""
     return max(1, _CHUNK_BYTES // problem.precision.element_bytes)
+
+
+def with_aligned_operands(problem: Problem) -> Problem:
+    """Return a problem with columns of A and B at multiples of 16 bytes, as their copies have."""
+    chunk = elements_of_chunk(problem)
+    lda, ldb = (-(-ld // chunk) * chunk for ld in (problem.lda, problem.ldb))
+    return replace(problem, lda=lda, ldb=ldb)

@@ -22,6 +22,7 @@ _OURS = {
     "portable": ("tilewright.stencil.portable", "Portable", False),
     "wgmma": ("tilewright.stencil.wgmma", "Wgmma", True),
     "skinny": ("tilewright.stencil.skinny", "Skinny", True),
+    "outer": ("tilewright.stencil.outer", "Outer", True),
 }
 _made: dict[str, Stencil] = {}
 _registered: dict[str, Stencil] = {}

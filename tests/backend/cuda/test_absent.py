@@ -48,7 +48,7 @@ def test_a_process_without_a_driver_touches_nothing_of_cuda():
         "import numpy as np, tilewright as tw\n"
         "for kind in ('f4', 'c16'): tw.gemm(np.eye(3, dtype=kind), np.eye(3, dtype=kind))\n"
         "gpu = ('backend.cuda', 'sass', 'bounds', 'microbench', 'stencil.wgmma',\n"
-        "       'stencil.mma_f64', 'stencil.simt_async', 'stencil.skinny')\n"
+        "       'stencil.mma_f64', 'stencil.simt_async', 'stencil.skinny', 'stencil.outer')\n"
         "gpu = tuple(f'tilewright.{name}' for name in gpu)\n"
         "print([x for x in sys.modules if x.startswith(gpu)],\n"
         "      [x for x in opened if 'sm_90' in x])\n"

@@ -33,6 +33,7 @@ typedef struct {
     int folded, persistent, stream_k, tree;
     int tma, vector_along_k;
     int64_t tma_line_bytes, stages_k;
+    int64_t most_k; /* steps of the longest sums that it is for; 0: of any length */
     int streamed; /* 1: A is read once, straight to registers; 2: B; 0: neither */
     int any_alignment; /* whether one instance serves every launch mode */
     int64_t map_line_bytes; /* of boxes that are one of some for a tile; 0: a box is a tile */

@@ -50,6 +50,8 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
 
 int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
+    if (it->most_k && p->k > it->most_k)
+        return 0;
     if (!it->tma)
         return 1;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);

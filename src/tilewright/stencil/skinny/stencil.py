@@ -60,6 +60,7 @@ class Skinny(Stencil):
 
     name: ClassVar[str] = "skinny"
     version: ClassVar[int] = 2
+    shapes: ClassVar[str] = "short"
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and has the loads."""
