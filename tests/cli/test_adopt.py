@@ -16,7 +16,13 @@ from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
 from tilewright.portfolio.find import generation, own
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Variant
 from tilewright.tuning.cluster import RemoteDevice
+
+GEMM = Problem(9, 9, 9, "s")
 
 
 def adopted(capsys, *options: str) -> dict:
@@ -96,6 +102,35 @@ def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None
         adopt._Adoption(cpu, tmp_path, False)._verify("s", 60.0)
     assert begun
     assert {one.returncode for one in begun} == {-signal.SIGTERM}
+
+
+def test_what_lost_the_device_is_told_and_wins_nothing(cpu, tmp_path, monkeypatch, capsys) -> None:
+    bad, good = (Config("simt_async", {"block_m": size}) for size in (32, 64))
+    asked = []
+
+    def measure_apart(live, letter, name, count, seconds, also):
+        asked.append((name, also))
+        case = {"shapes": [], "configs": [], "ns": [], "won": []}
+        lost = {bad: f"{bad} of 8x8x8: lost"} if name == "simt_async" else {}
+        return {"precision": "s", "cases": {"NN": case}, "rescheduled": []}, lost
+
+    variant, sizes = Variant(precision("s"), Trans.N, Trans.N), (Problem(8, 8, 8, "s"), GEMM)
+    won = dict(zip(sizes, ((bad, 5.0), (good, 6.0)), strict=True))
+    case = SimpleNamespace(won=won, fastest=lambda count, name: iter([bad, good]))
+    families = [SimpleNamespace(name=name) for name in ("simt_async", "skinny", "outer")]
+    monkeypatch.setattr("tilewright.backend.cuda.device.CUDADevice", object)
+    monkeypatch.setattr("tilewright.portfolio.measure_apart.measure_apart", measure_apart)
+    monkeypatch.setattr("tilewright.stencil.stencils_for", lambda *_: families)
+    stored = [SimpleNamespace(cases={variant: case})]
+    monkeypatch.setattr("tilewright.cli.portfolio_build.stored", lambda *_: iter(stored))
+    monkeypatch.setattr(adopt._Adoption, "_listed", lambda *_: {})
+    assert adopt._Adoption(cpu, tmp_path, False)._time("s", 60.0)
+    assert [name for name, _ in asked] == ["skinny", "outer", "simt_async"]
+    assert "left out: " in (told := capsys.readouterr().out)
+    assert "8x8x8: lost" in told
+    names = ("times-s", "also-skinny-s", "also-outer-s")
+    times = [json.loads((tmp_path / f"{name}.json").read_text()) for name in names]
+    assert [row["config"] for row in times[0]["cases"]["NN"]["won"]] == [dict(good)]
 
 
 def test_what_is_right_serves_while_others_are_still_to_be_run(

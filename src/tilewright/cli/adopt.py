@@ -46,8 +46,12 @@ _FASTEST = 6
 # Shapes of each pair of transposes and kind that are timed at most.
 _SHAPES = 140
 
-# The share of the time for a stencil for short sides, whose few configs all take short times.
+# The share of the time for each stencil for some problems only, whose few configs all take short
+# times.
 _SKINNY = 0.2
+
+# The share of its time that a stencil is timed for again at least, after a kernel lost the device.
+_LEAST_LEFT = 0.25
 
 # What a portfolio's best kernels may lose, in the mean and at most, of what was timed.
 _MEAN, _MOST = 0.008, 0.04
@@ -138,6 +142,11 @@ def _wanted(live: LiveDevice, text: str | None) -> list[str]:
         if one not in able:
             raise ValueError(f"precision={text!r} has {one!r}; {live.id} takes {', '.join(able)}")
     return chosen
+
+
+def _left(until: float, least: float) -> float:
+    """Return the seconds until a time, and no less than so many."""
+    return max(least, until - time.monotonic())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -260,10 +269,11 @@ class _Adoption:
         from tilewright.backend.cuda.device import CUDADevice
         from tilewright.cli.portfolio_build import stored
         from tilewright.paths import write_atomically
-        from tilewright.portfolio.measure import measure_family, text_of
+        from tilewright.portfolio.measure import text_of
+        from tilewright.portfolio.measure_apart import measure_apart
         from tilewright.precision import precision
         from tilewright.problem import Trans
-        from tilewright.stencil import Variant, stencils_for
+        from tilewright.stencil import Variant, stencil, stencils_for
 
         assert isinstance(self.live, CUDADevice)  # whose pieces these are
         until = time.monotonic() + seconds
@@ -273,14 +283,17 @@ class _Adoption:
         beside = ThreadPoolExecutor(1)  # processes list what is timed last
         listed = beside.submit(self._listed, letter, first)
         beside.shutdown(wait=False)
-        for name in (*(name for name in others if name == "skinny"), first):
+        for name in (*(name for name in others if stencil(name).shapes), first):
             also = listed.result() if name == first else {}
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
-            share = _SKINNY * seconds
+            begun, whole = time.monotonic(), _SKINNY * seconds
             if name == first:  # what is left, or half where compiling took the rest
-                share = max(seconds / 2, until - time.monotonic())
-            made = measure_family(self.live, letter, name, _SHAPES, 0, share, also, sifted=True)
+                whole = max(seconds / 2, until - begun)
+            left = partial(_left, begun + whole, _LEAST_LEFT * whole)
+            made, lost = measure_apart(self.live, letter, name, _SHAPES, left, also)
+            for why in lost.values():
+                say(f"  left out: {why}")
             for trans, found in made["cases"].items():
                 many = len(found["shapes"]), len(found["configs"])
                 say(f"  {name} {trans}: {many[0]} shapes, {many[1]} configs")
@@ -289,9 +302,9 @@ class _Adoption:
                     made["cases"][trans]["won"] = [
                         {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
                         for at, (config, ns) in case.won.items()
-                        if config.stencil == name
+                        if config.stencil == name and config not in lost
                     ]
-            which = "times" if name == first else "also"
+            which = "times" if name == first else f"also-{name}"
             write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
         return True
 
@@ -326,8 +339,12 @@ class _Adoption:
         from tilewright.cli.portfolio_build import build
 
         times, also = (
-            [path for one in _letters(name) if (path := self.folder / f"{of}-{one}.json").exists()]
-            for of in ("times", "also")
+            [
+                path
+                for one in _letters(name)
+                for path in sorted(self.folder.glob(f"{of}-{one}.json"))
+            ]
+            for of in ("times", "also-*")
         )
         build(
             name, self.folder / "work", None if verified else self.folder / f"built-{name}", times,
