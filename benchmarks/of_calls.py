@@ -31,6 +31,7 @@ KINDS = {
     "skinny": "m or n 1 to 128, k to 500,000",
     "layers": "linear layers of language models",
     "squares": "squares, 512 to 16384, each transpose",
+    "sizes": "sums of 1 to 8 products, C of 4095 to 9999, NN",
 }
 NAMED = {
     **NAMES, **{name: f'`accuracy="{name}"`' for name in ("fp32", "tf32", "fp64")},

@@ -250,7 +250,8 @@ def adopted() -> str:
         lines.append([name, str(len(ratios)), *(f"{mean:.3f}" for mean in means), str(over)])
     heads = ["random shapes", "", "geometric mean of its time / the shipped one's", "median",
              "most", "above 1.1"]  # fmt: skip
-    about = f"{told['device']}, {told['seconds']:.0f} s a precision, {told['date'][:10]}."
+    about = f"{told['device']}, {told['seconds']:.0f} s a precision, {told['date'][:10]};"
+    about += f" {told['besides']}."
     return f"{about}\n\n{table(heads, lines)}"
 
 
