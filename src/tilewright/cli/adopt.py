@@ -344,7 +344,7 @@ class _Adoption:
                 for one in _letters(name)
                 for path in sorted(self.folder.glob(f"{of}-{one}.json"))
             ]
-            for of in ("times", "also-*")
+            for of in ("times", "also*")
         )
         build(
             name, self.folder / "work", None if verified else self.folder / f"built-{name}", times,

@@ -37,8 +37,8 @@ __all__ = [
 # Shapes that say which launch modes a kernel is wanted in.
 _DRAWN = 1500
 
-# Losses beside all instances of all kernels, as in `select`: what keeps a portfolio below 8 MB.  With
-# 0.20 SGEMM TT 36 x 60 x 262937 lacked clamped loads and took 1.75 times as long on an H100.
+# Losses beside all instances of all kernels, as in `select`: what keeps a portfolio below 8 MB.
+# With 0.20 SGEMM TT 36 x 60 x 262937 lacked clamped loads and took 1.75 times as long on an H100.
 _INSTANCES_MEAN, _INSTANCES_MOST = 0.005, 0.10
 
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
