@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from tests.export.building import build_choosing, named, needs_c, pretended, written
 from tests.export.conftest import HERE, OTHER, SPEC, THERE, Served, served_by
 from tests.export.portfolios import OWN, SIZES, tuned
-from tilewright.export import KernelSet, find_target, variants_of
+from tilewright.export import KernelSet, find_target, kernel_set, variants_of
 from tilewright.export.target import Target
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio import choose
@@ -24,7 +25,7 @@ from tilewright.portfolio.instances import NOT_CLAMPED, NOT_SCALAR, NOT_STAGED
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans, transposes_of
 from tilewright.stencil import Variant
-from tilewright.stencil.geometry import Geometry
+from tilewright.stencil.geometry import PLAIN, Geometry
 
 pytestmark = needs_c
 
@@ -345,6 +346,20 @@ def test_every_field_of_a_geometry_is_exported():
     All but `products`: of batches, which exports do not compute in one launch.
     """
     assert len(Geometry.__dataclass_fields__) == 23
+
+
+@pytest.mark.parametrize(
+    ("facts", "falls_back"), [({}, False), ({"most_k": 4}, True), ({"tma": True}, True)]
+)
+def test_where_no_kernel_takes_any_problem_there_is_a_default(monkeypatch, facts, falls_back):
+    geometry = Geometry(64, 64, (64, 1), **facts)
+    only = SimpleNamespace(geometry=geometry, modes={PLAIN: "a"})
+    held = SimpleNamespace(kernels=[only], model=None, portfolios=[None], own=[True])
+    monkeypatch.setattr(kernel_set, "held_rows", lambda *_: held)
+    monkeypatch.setattr(kernel_set, "_exported", lambda _, kernel, *__, own: (kernel, []))
+    rows, _ = kernel_set._rows(SimpleNamespace(spec=SPEC), Variant.of(Problem(1, 1, 1, "s")))
+    assert rows.kernels == (only,)
+    assert (rows.fallback is not None) == falls_back
 
 
 def test_another_device_is_another(choosing):

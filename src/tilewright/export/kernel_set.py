@@ -267,9 +267,9 @@ def _rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:
         kernels.append(made[0])
         needed += made[1]
     along_k = bool(kernels) and variant.precision.reads_along_k
-    if along_k or not all(one.geometry.tma for one in kernels):
+    if along_k or any(one.geometry.takes_all for one in kernels):
         return Rows(tuple(kernels)), needed
-    # Nothing that takes operands wherever they begin, or nothing at all: the default does.
+    # Nothing that takes any problem, or nothing at all: the default does.
     default = default_choice(variant, device.spec)
     family = default.stencil
     plain = PortfolioKernel(

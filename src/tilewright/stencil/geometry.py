@@ -382,6 +382,11 @@ class Geometry:
         resident = self.resident if self.persistent else 0
         return Launch((blocks, 1), self.threads, resident, cluster, self.early)
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether the kernel takes any problem, however its operands lie."""
+        return not (self.tma or self.most_k)
+
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel is for a problem, and reads its operands as they lie.
 
