@@ -16,13 +16,12 @@ from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
 from tilewright.portfolio.find import generation, own
+from tilewright.portfolio.measure import LostToError
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.tuning.cluster import RemoteDevice
-
-GEMM = Problem(9, 9, 9, "s")
 
 
 def adopted(capsys, *options: str) -> dict:
@@ -104,33 +103,64 @@ def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None
     assert {one.returncode for one in begun} == {-signal.SIGTERM}
 
 
-def test_what_lost_the_device_is_told_and_wins_nothing(cpu, tmp_path, monkeypatch, capsys) -> None:
-    bad, good = (Config("simt_async", {"block_m": size}) for size in (32, 64))
-    asked = []
+@pytest.fixture
+def timing(cpu, tmp_path, monkeypatch) -> SimpleNamespace:
+    """An adoption whose processes time nothing; `bad` configs lose the device in turn."""
+    made = SimpleNamespace(asked=[], bad=[], cases={})
 
-    def measure_apart(live, letter, name, count, seconds, also):
-        asked.append((name, also))
+    def measure_apart(live, letter, name, count, seconds, also, without):
+        made.asked.append((name, list(without)))
+        for one in made.bad:
+            if one.stencil == name and one not in without:
+                raise LostToError(one, f"{one} of 8x8x8: lost")
         case = {"shapes": [], "configs": [], "ns": [], "won": []}
-        lost = {bad: f"{bad} of 8x8x8: lost"} if name == "simt_async" else {}
-        return {"precision": "s", "cases": {"NN": case}, "rescheduled": []}, lost
+        return {"precision": "s", "cases": {"NN": case}, "rescheduled": []}
 
-    variant, sizes = Variant(precision("s"), Trans.N, Trans.N), (Problem(8, 8, 8, "s"), GEMM)
-    won = dict(zip(sizes, ((bad, 5.0), (good, 6.0)), strict=True))
-    case = SimpleNamespace(won=won, fastest=lambda count, name: iter([bad, good]))
     families = [SimpleNamespace(name=name) for name in ("simt_async", "skinny", "outer")]
     monkeypatch.setattr("tilewright.backend.cuda.device.CUDADevice", object)
     monkeypatch.setattr("tilewright.portfolio.measure_apart.measure_apart", measure_apart)
     monkeypatch.setattr("tilewright.stencil.stencils_for", lambda *_: families)
-    stored = [SimpleNamespace(cases={variant: case})]
-    monkeypatch.setattr("tilewright.cli.portfolio_build.stored", lambda *_: iter(stored))
+    stored = SimpleNamespace(cases=made.cases)
+    monkeypatch.setattr("tilewright.cli.portfolio_build.stored", lambda *_: iter([stored]))
     monkeypatch.setattr(adopt._Adoption, "_listed", lambda *_: {})
-    assert adopt._Adoption(cpu, tmp_path, False)._time("s", 60.0)
-    assert [name for name, _ in asked] == ["skinny", "outer", "simt_async"]
-    assert "left out: " in (told := capsys.readouterr().out)
-    assert "8x8x8: lost" in told
+    made.adoption = adopt._Adoption(cpu, tmp_path, False)
+    return made
+
+
+BAD, WORSE, GOOD = (Config("simt_async", {"block_m": size}) for size in (32, 48, 64))
+
+
+def test_what_lost_the_device_is_told_and_wins_nothing(timing, tmp_path, capsys) -> None:
+    """Rescheduled neither; nor is it run again, unless all is done afresh."""
+    timing.bad += [BAD, WORSE]
+    raced = [BAD.replace(schedule=5), WORSE, GOOD.replace(schedule=5)]
+    won = {Problem(n, n, n, "s"): (one, 5.0) for n, one in enumerate(raced, 1)}
+    case = SimpleNamespace(won=won, fastest=lambda count, name: iter([BAD, WORSE, GOOD]))
+    timing.cases[Variant(precision("s"), Trans.N, Trans.N)] = case
+    (tmp_path / "also-s.json").write_text("{}")  # skinny's, of an older version
+    assert timing.adoption._time("s", 60.0)
+    assert [name for name, _ in timing.asked] == ["skinny", "outer", *["simt_async"] * 3]
+    assert timing.asked[-1] == ("simt_async", [BAD, WORSE])
+    assert capsys.readouterr().out.count("left out: ") == 2
     names = ("times-s", "also-skinny-s", "also-outer-s")
     times = [json.loads((tmp_path / f"{name}.json").read_text()) for name in names]
-    assert [row["config"] for row in times[0]["cases"]["NN"]["won"]] == [dict(good)]
+    assert [row["config"] for row in times[0]["cases"]["NN"]["won"]] == [dict(raced[-1])]
+    assert not (tmp_path / "also-s.json").exists()
+
+    timing.asked.clear()
+    assert timing.adoption._time("s", 60.0)
+    assert [without for name, without in timing.asked if name == "simt_async"] == [[BAD, WORSE]]
+    timing.bad.clear()
+    assert adopt._Adoption(timing.adoption.live, tmp_path, True)._time("s", 60.0)
+    assert timing.asked[-1] == ("simt_async", [])
+
+
+def test_no_process_begins_anew_when_time_is_up(timing) -> None:
+    timing.bad += [BAD, WORSE]
+    for _ in timing.bad:  # one less each time
+        with pytest.raises(RuntimeError, match="simt_async has no time left; run it again"):
+            timing.adoption._time("s", 0.0)
+    assert timing.adoption._time("s", 0.0)
 
 
 def test_what_is_right_serves_while_others_are_still_to_be_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -13,7 +14,7 @@ from tilewright.backend import DeviceLostError
 from tilewright.portfolio import measure_apart as apart
 from tilewright.portfolio.measure import LostToError
 from tilewright.precision import precision
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant
 
@@ -23,81 +24,90 @@ ALSO = {Variant(precision("s"), Trans.N, Trans.T): SIZES}
 TIMES = {"cases": {"NN": {"shapes": [], "configs": []}}}
 
 
-class Sent:
-    """What a process would send, without one."""
-
-    def __init__(self) -> None:
-        self.text = b""
-
-    def send_bytes(self, text: bytes) -> None:
-        self.text = text
-
-
 @pytest.fixture
-def family(monkeypatch):
-    """A family two of whose kernels lose the device; returns what each process was without."""
-    begun = []
+def measured(monkeypatch):
+    """A family that is measured without a process, and what that would send."""
+    family, sent = SimpleNamespace(measure=None), []
 
-    def measure_family(live, letter, name, count, seed, seconds, also, *, sifted, without):
-        assert (letter, name, count, sifted) == ("s", "simt_async", 9, True)
-        begun.append((seconds, list(without)))
-        for one in also[next(iter(ALSO))]:
-            if one != SIZES[1] and one not in without:
-                problem = Problem(64, 32, 16, "s")
-                raise LostToError(one, problem, DeviceLostError("an illegal memory access"))
-        return TIMES
+    def answer(measure):
+        measure(SimpleNamespace(send_bytes=sent.append))
+        return json.loads(sent[-1])
 
-    def answer(measure, seconds):
-        to = Sent()
-        measure(to)
-        return apart.json.loads(to.text)
-
-    monkeypatch.setattr(apart, "measure_family", measure_family)
+    monkeypatch.setattr(apart, "measure_family", lambda *of, **more: family.measure(*of, **more))
     monkeypatch.setattr(apart, "device", lambda _: LIVE)
     monkeypatch.setattr(apart, "CUDADevice", SimpleNamespace)
     monkeypatch.setattr(apart, "_answer", answer)
-    return begun
+    return family, sent
 
 
-def test_what_loses_the_device_is_left_out_and_the_others_are_timed(family):
-    left = iter((40.0, 30.0, 20.0))
-    times, lost = apart.measure_apart(LIVE, "s", "simt_async", 9, lambda: next(left), ALSO)
-    assert times == TIMES
-    assert list(lost) == [SIZES[0], SIZES[2]]
-    assert all("64x32x16" in why and "illegal" in why for why in lost.values())
-    assert family == [(40.0, []), (30.0, [SIZES[0]]), (20.0, [SIZES[0], SIZES[2]])]
+def test_times_are_a_familys_and_the_process_says_that_it_is_at_work(measured):
+    family, sent = measured
+
+    def measure(live, letter, name, count, seed, seconds, also, *, sifted, without, observer):
+        assert (letter, name, count, seconds, sifted) == ("s", "simt_async", 9, 40.0, True)
+        assert (also, without) == (ALSO, (SIZES[1],))
+        observer()
+        return TIMES
+
+    family.measure = measure
+    assert apart.measure_apart(LIVE, "s", "simt_async", 9, 40.0, ALSO, [SIZES[1]]) == TIMES
+    assert sent[0] == apart._ALIVE
 
 
-def test_what_no_kernel_did_ends_it(family, monkeypatch):
-    def measure_family(*_, **__):
+def test_what_loses_the_device_is_named(measured):
+    family, _ = measured
+
+    def measure(*_, **__):
+        raise LostToError(SIZES[2], "block_m=128 of 64x32x16: an illegal memory access")
+
+    family.measure = measure
+    with pytest.raises(LostToError, match="64x32x16: an illegal") as found:
+        apart.measure_apart(LIVE, "s", "simt_async", 9, 1.0, ALSO)
+    assert found.value.config == SIZES[2]
+
+
+def test_what_no_kernel_did_is_told_as_it_is(measured):
+    family, _ = measured
+
+    def measure(*_, **__):
         raise DeviceLostError("the device fell off the bus")
 
-    monkeypatch.setattr(apart, "measure_family", measure_family)
+    family.measure = measure
     with pytest.raises(RuntimeError, match="fell off the bus"):
-        apart.measure_apart(LIVE, "s", "simt_async", 9, lambda: 1.0, ALSO)
+        apart.measure_apart(LIVE, "s", "simt_async", 9, 1.0, ALSO)
 
 
 def sends(text, to):
-    to.send_bytes(text)
+    for message in (apart._ALIVE, apart._ALIVE, apart._ALIVE, text):
+        time.sleep(0.9)  # longer in all than a silence may be
+        to.send_bytes(message)
 
 
 def dies(to):
     os._exit(7)
 
 
+def breaks_off(to):
+    os.write(to.fileno(), (100).to_bytes(4, "big") + b"{")  # so begins a message of 100 bytes
+    os._exit(7)
+
+
 def hangs(to):
+    to.send_bytes(apart._ALIVE)
     time.sleep(60)
 
 
-def test_what_a_process_sends_is_returned_and_its_end_is_told():
-    assert apart._answer(partial(sends, b'{"times": 3}'), 60.0) == {"times": 3}
-    with pytest.raises(RuntimeError, match="ended by itself, status 7"):
-        apart._answer(dies, 60.0)
-    with pytest.raises(RuntimeError, match=r"hangs: .* gave nothing in 1 s"):
-        apart._answer(hangs, 1.0)
+def test_what_a_process_sends_is_returned_and_its_end_is_told(monkeypatch):
+    for ends in (dies, breaks_off):
+        with pytest.raises(RuntimeError, match="ended by itself, status 7"):
+            apart._answer(ends)
+    monkeypatch.setattr(apart, "_SILENT_SECONDS", 3.0)
+    assert apart._answer(partial(sends, b'{"times": 3}')) == {"times": 3}
+    with pytest.raises(RuntimeError, match=r"a kernel hangs: nothing .* in 3 s"):
+        apart._answer(hangs)
 
 
 def test_a_process_of_its_own_is_given_what_is_timed_and_says_why_it_is_not():
     nowhere = SimpleNamespace(id="cuda:99")
     with pytest.raises(RuntimeError, match="cuda:99"):
-        apart.measure_apart(nowhere, "s", "simt_async", 9, lambda: 1.0, ALSO)
+        apart.measure_apart(nowhere, "s", "simt_async", 9, 1.0, ALSO, SIZES)

@@ -144,11 +144,6 @@ def _wanted(live: LiveDevice, text: str | None) -> list[str]:
     return chosen
 
 
-def _left(until: float, least: float) -> float:
-    """Return the seconds until a time, and no less than so many."""
-    return max(least, until - time.monotonic())
-
-
 def _read(path: Path) -> dict[str, Any]:
     """Return what an earlier run wrote; nothing where there is none."""
     if not path.exists():
@@ -270,9 +265,9 @@ class _Adoption:
         from tilewright.cli.portfolio_build import stored
         from tilewright.paths import write_atomically
         from tilewright.portfolio.measure import text_of
-        from tilewright.portfolio.measure_apart import measure_apart
         from tilewright.precision import precision
         from tilewright.problem import Trans
+        from tilewright.reschedule.levels import unscheduled
         from tilewright.stencil import Variant, stencil, stencils_for
 
         assert isinstance(self.live, CUDADevice)  # whose pieces these are
@@ -287,13 +282,10 @@ class _Adoption:
             also = listed.result() if name == first else {}
             for of, case in cases.items():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
-            begun, whole = time.monotonic(), _SKINNY * seconds
+            whole = _SKINNY * seconds
             if name == first:  # what is left, or half where compiling took the rest
-                whole = max(seconds / 2, until - begun)
-            left = partial(_left, begun + whole, _LEAST_LEFT * whole)
-            made, lost = measure_apart(self.live, letter, name, _SHAPES, left, also)
-            for why in lost.values():
-                say(f"  left out: {why}")
+                whole = max(seconds / 2, until - time.monotonic())
+            made, lost = self._timed(letter, name, whole, also)
             for trans, found in made["cases"].items():
                 many = len(found["shapes"]), len(found["configs"])
                 say(f"  {name} {trans}: {many[0]} shapes, {many[1]} configs")
@@ -302,11 +294,45 @@ class _Adoption:
                     made["cases"][trans]["won"] = [
                         {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
                         for at, (config, ns) in case.won.items()
-                        if config.stencil == name and config not in lost
+                        if config.stencil == name and unscheduled(config) not in lost
                     ]
             which = "times" if name == first else f"also-{name}"
             write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
+            if name == "skinny":  # whose times an adoption of before wrote there
+                (self.folder / f"also-{letter}.json").unlink(missing_ok=True)
         return True
+
+    def _timed(
+        self, letter: str, name: str, seconds: float, also: dict[Variant, list[Config]]
+    ) -> tuple[dict[str, Any], list[Config]]:
+        """Return a stencil's times, and the configs that lost the device, in this run or before.
+
+        Those are not timed.  While there is time, another process begins without the last of them.
+        """
+        from tilewright.backend.cuda.device import CUDADevice
+        from tilewright.paths import write_json
+        from tilewright.portfolio.measure import LostToError
+        from tilewright.portfolio.measure_apart import measure_apart
+        from tilewright.space import Config
+
+        assert isinstance(self.live, CUDADevice)
+        noted = self.folder / f"lost-{letter}-{name}.json"
+        rows = [] if self.afresh else _read(noted).get("lost", [])
+        until = time.monotonic() + seconds
+        while True:
+            left = max(_LEAST_LEFT * seconds, until - time.monotonic())
+            lost = [Config(name, row["config"]) for row in rows]
+            try:
+                made = measure_apart(self.live, letter, name, _SHAPES, left, also, lost)
+            except LostToError as error:
+                say(f"  left out: {error}")
+                rows.append({"config": dict(error.config), "why": str(error)})
+                write_json(noted, {"lost": rows})
+                if time.monotonic() > until:
+                    raise RuntimeError(f"{name} has no time left; run it again") from None
+                continue
+            write_json(noted, {"lost": rows})
+            return made, lost
 
     def _listed(self, letter: str, name: str) -> dict[Variant, list[Config]]:
         """Return configs that other devices' portfolios have, or a static model expects most of."""

@@ -173,6 +173,7 @@ def measure_family(
     unaligned: bool = False,
     sifted: bool = False,
     without: Collection[Config] = (),
+    observer: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
@@ -201,6 +202,8 @@ def measure_family(
         each kernel is run once, and a part of the time says which few of many configs go on.
     without : collection of Config, optional
         What is not timed.
+    observer : callable
+        Called when a kernel was compiled, and when a shape begins.
 
     Raises
     ------
@@ -222,7 +225,7 @@ def measure_family(
                     *(also or {}).get(variant, ()),
                 ]
                 timable = [one for one in dict.fromkeys(every) if one not in without]
-                one = _Timed(live, family, variant, timable, memory)
+                one = _Timed(live, family, variant, timable, memory, observer)
                 one.draw(count, seed, copied=not unaligned, in_turn=not sifted)
                 timed[f"{a}{b}"] = one
             sifts = sifted and any(len(one.configs) > _KEPT for one in timed.values())
@@ -272,8 +275,10 @@ class _Timed:
         variant: Variant,
         configs: list[Config],
         memory: Mapping[str, Any],
+        observer: Callable[[], None],
     ) -> None:
         self.configs = configs
+        self._observer = observer
         self._live, self._family, self._variant = live, family, variant
         self._memory = memory
         self._geometry = {one: family.geometry(one) for one in configs}
@@ -315,7 +320,9 @@ class _Timed:
     def load(self) -> bool:
         """Load what was begun, but for what compiler or device refuses; return if anything is."""
         for key, (source, able) in self._coming.items():
-            if key not in self._kernels and able():
+            compiles = able()  # which waits
+            self._observer()
+            if key not in self._kernels and compiles:
                 with contextlib.suppress(BackendError):
                     self._kernels[key] = self._live.compile(source)
         right = [one for one in self.configs if (one, PLAIN) in self._kernels]
@@ -339,6 +346,7 @@ class _Timed:
             if not able:
                 return
             at = min(able, key=spent.__getitem__)
+            self._observer()
             yield self._drawn[at].pop(0)
             done[at] += 1
             spent[at] += time.monotonic() - began
@@ -398,8 +406,8 @@ class LostToError(DeviceLostError):
         The kernel's.
     """
 
-    def __init__(self, config: Config, problem: Problem, error: DeviceLostError) -> None:
-        super().__init__(f"{config} of {problem}: {error}")
+    def __init__(self, config: Config, message: str) -> None:
+        super().__init__(message)
         self.config = config
 
 
@@ -455,7 +463,8 @@ class Burst:
             event = live.between_events(enqueue, keep=self._kernel, held=count)
             ns = event.nanoseconds() / count  # where the device says what went wrong
         except DeviceLostError as error:
-            raise LostToError(self._config, self._problem, error) from None
+            message = f"{self._config} of {self._problem}: {error}"
+            raise LostToError(self._config, message) from None
         if count == 1:
             self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
         return round(ns)

@@ -1,4 +1,4 @@
-"""Times of a family's kernels, taken by processes that a kernel may end."""
+"""Times of a family's kernels, taken by a process that a kernel may end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tilewright.stencil import Variant
 
 __all__ = ["measure_apart"]
 
-# A process has so many times the seconds that it was asked for, and these besides: it starts,
-# compiles on few cores what it times, and a shape that has begun is timed to its end.
-_TIMES_LONGER, _SECONDS_MORE = 3.0, 300.0
+# A process says so often enough that it is at work: whenever a kernel was compiled, which takes
+# seconds, and when a shape begins, whose kernels take a minute at most.
+_ALIVE = b"."
+_SILENT_SECONDS = 300.0
 
 
 def measure_apart(
@@ -29,57 +30,55 @@ def measure_apart(
     letter: str,
     name: str,
     count: int,
-    seconds: Callable[[], float],
+    seconds: float,
     also: Mapping[Variant, Sequence[Config]],
-) -> tuple[dict[str, Any], dict[Config, str]]:
-    """Return times as `measure_family` does, sifted, and what was left out and why.
+    without: Sequence[Config] = (),
+) -> dict[str, Any]:
+    """Return times as `measure_family` does, sifted, taken by a process of their own.
 
-    A kernel that loses the device ends the process that times it.  Another one begins again without
-    its config; what was compiled is in the cache.
+    What it compiled is in the cache when another one begins.
 
     Parameters
     ----------
     live : CUDADevice
-        Where.
-    letter, name, count, also
+        Where; this process can use it whatever becomes of the other one.
+    letter, name, count, seconds, also, without
         As `measure_family` takes them.
-    seconds : callable
-        Returns how long a process that starts now has.
 
     Raises
     ------
+    LostToError
+        If a kernel takes the device from the process.
     RuntimeError
-        If a process dies, or gives no times for too long.
+        If the process dies or a kernel in it hangs, or as `measure_family` does.
     """
-    lost: dict[Config, str] = {}
-    while True:
-        given = seconds()
-        about = live.id, letter, name, count, given, dict(also)
-        answer = _answer(
-            partial(_measure, *about, list(lost)), _TIMES_LONGER * given + _SECONDS_MORE
-        )
-        if "times" in answer:
-            return answer["times"], lost
-        if "config" not in answer:
-            raise RuntimeError(answer["error"])
-        lost[Config(name, answer["config"])] = answer["error"]
+    about = live.id, letter, name, count, seconds, dict(also), tuple(without)
+    answer = _answer(partial(_measure, *about))
+    if "times" in answer:
+        times: dict[str, Any] = answer["times"]
+        return times
+    if "config" in answer:
+        raise LostToError(Config(name, answer["config"]), answer["error"])
+    raise RuntimeError(answer["error"])
 
 
-def _answer(measure: Callable[[Connection], None], seconds: float) -> dict[str, Any]:
-    """Return what a process of its own sends."""
+def _answer(measure: Callable[[Connection], None]) -> dict[str, Any]:
+    """Return what a process of its own sends last."""
     ours = get_context("spawn")  # a forked driver is of no use
     here, there = ours.Pipe(duplex=False)
     process = ours.Process(target=_run, args=(measure, there, os.getpid()))
     process.start()
     there.close()
     try:
-        if not here.poll(seconds):
-            raise RuntimeError(
-                f"a kernel hangs: the process that times gave nothing in {seconds:.0f} s"
-            )
-        found: dict[str, Any] = json.loads(here.recv_bytes())
-        return found
-    except EOFError:
+        while here.poll(_SILENT_SECONDS):
+            message = here.recv_bytes()
+            if message != _ALIVE:
+                answer: dict[str, Any] = json.loads(message)
+                return answer
+        raise RuntimeError(
+            f"a kernel hangs: nothing was compiled or timed in {_SILENT_SECONDS:.0f} s"
+        )
+    except (EOFError, OSError):  # also in the middle of a message
         process.join()
         code = process.exitcode
         raise RuntimeError(
@@ -102,16 +101,17 @@ def _measure(
     count: int,
     seconds: float,
     also: Mapping[Variant, Sequence[Config]],
-    lost: Sequence[Config],
+    without: Sequence[Config],
     to: Connection,
 ) -> None:
-    """Send times, or what lost the device."""
+    """Send times, or what lost the device, and meanwhile that it is at work."""
     answer: dict[str, Any]
     try:
         live = device(device_id)
         assert isinstance(live, CUDADevice)  # as the coordinator's is
         times = measure_family(
-            live, letter, name, count, 0, seconds, also, sifted=True, without=lost
+            live, letter, name, count, 0, seconds, also,
+            sifted=True, without=without, observer=partial(to.send_bytes, _ALIVE),
         )  # fmt: skip
         answer = {"times": times}
     except LostToError as error:
