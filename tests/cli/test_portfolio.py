@@ -168,6 +168,16 @@ def test_what_was_not_verified_is_left_out(compiling, tmp_path):
     [
         (["show", "q", *GPU], 2, "portfolio 'q' serves no such device; see: tilewright"),
         (["show"], 2, "Missing argument"),
+        (
+            ["measure", "s", "--copied", "--stencil", "skinny", "-o", "times.json"],
+            2,
+            "copied=True is of a portfolio's kernels alone; leave out --stencil",
+        ),
+        (
+            ["measure", "s", "--copied", "--shapes", "batches", "-o", "times.json"],
+            2,
+            "copied=True is of a portfolio's kernels alone",
+        ),
         (["list", "--device", "abacus"], 2, "or, by --device, an architecture such as sm_90a"),
         (["build", "q", "--work", "w", *GPU], 2, "portfolio='q' is unknown"),
         (["build", "c", "--work", "w", *GPU], 2, "--times is needed"),

@@ -126,6 +126,18 @@ def test_a_kernel_with_one_time_takes_the_costs_of_the_most_similar_one():
     assert found == pytest.approx(np.array(near.costs) * ratio)
 
 
+def test_costs_of_short_sums_are_not_borrowed_for_longer_ones():
+    """However alike tiles are; and those of longer ones by nobody who is for short ones."""
+    problem = Problem(1024, 1024, 4, "s")
+    short = kernel(problem, geometry=replace(PLAIN, most_k=4), costs=costs(1.0))
+    far = replace(PLAIN, tile_m=32, tile_n=32, tile_k=64, persistent=True)
+    other = kernel(problem, geometry=far, costs=costs(7.0, launch=5000.0))
+    for mine, lender in ((PLAIN, other), (short.geometry, short)):
+        found = alike_costs(mine, {problem: 5e5}, [short, other], 132)
+        ratio = found[0] / lender.costs[0]
+        assert found == pytest.approx(np.array(lender.costs) * ratio)
+
+
 def test_without_any_costs_there_is_nothing_to_borrow():
     problem = Problem(64, 64, 64, "s")
     assert not len(alike_costs(PLAIN, {problem: 1.0}, [kernel(problem)], 132))

@@ -212,7 +212,8 @@ def test_what_c_does_not_take_numpy_decides(p):
 def test_a_table_is_laid_out_only_of_numbers_that_c_holds():
     of = Variant.of(Problem(1, 1, 1, "s"))
     theirs = Portfolio("", "", H100.name, 90, 132, ())
-    for changes, fits in (({}, True), ({"tile_m": 1 << 16}, False), ({"stages_k": 2**63}, False)):
+    large = {"tile_m": 1 << 16}, {"stages_k": 2**63}, {"most_k": 2**63}
+    for changes, fits in (({}, True), *((one, False) for one in large)):
         geometry = replace(Geometry(64, 64, (64, 1)), **changes)
         rows = [(kernel(of, None, [PLAIN], "portable", geometry=geometry), theirs, False)]
         assert (held_of(rows, of, H100).native[0] is not None) == fits

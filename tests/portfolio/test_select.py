@@ -137,6 +137,45 @@ def test_all_operations_are_named():
     assert len(variants_with_conjugates("s")) == 4
 
 
+def test_times_of_sums_that_a_kernel_is_not_for_say_nothing():
+    """Where such a kernel is the fastest, and where none is for a sum."""
+    of = Variant.of(Problem(1, 1, 1, "s"))
+    outer = stencil("outer")
+    long, short = (
+        next(one for one in outer.space(of, H100) if (one["block_k"], one["block_n"]) == point)
+        for point in ((8, 32), (2, 32))
+    )
+    problems = [Problem(500 + m, 700, k, "s") for k in (2, 6, 50) for m in range(8)]
+    ns = np.array([[5e3, 9e3] if one.k <= 6 else [9e3, 5e3] for one in problems])
+    case = Case(tuple(problems), (long, short), ns)
+    found = select(_measured({}), H100, others=[_measured({of: case})])
+    assert {one.kernel.config for one in found} == {long}
+
+
+def test_times_of_kernels_that_take_aligned_columns_alone_count_at_any_shape(monkeypatch):
+    """They are of columns as copies have them, whatever the sides are."""
+    fitted = []
+
+    def costs_of(geometry, times, best, many):
+        fitted.append((geometry.tma, len(times)))
+        return np.ones(len(TERMS))
+
+    monkeypatch.setattr("tilewright.portfolio.select.fitted_costs", costs_of)
+    variant = Variant.of(Problem(1, 1, 1, "bf16", "T", "N"))
+    wgmma = stencil("wgmma")
+    config = next(one for one in wgmma.starts(variant, H100) if wgmma.geometry(one).tma)
+    problems = tuple(Problem(77 + n, 99, 333, "bf16", "T", "N") for n in range(5))
+    measured = replace(
+        _measured({variant: Case(problems, (config,), np.full((5, 1), 7e3))}), precision="bf16"
+    )
+    select(measured, H100)
+    assert (True, 5) in fitted
+
+
+def _measured(cases) -> Measured:
+    return Measured("s", H100.name, 90, 132, cases)
+
+
 def test_what_is_worse_everywhere_is_not_there(tmp_path):
     found = read_measured(write_times(tmp_path))
     cases = {v: replace(case, won={}) for v, case in found.cases.items()}

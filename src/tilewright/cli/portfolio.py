@@ -233,6 +233,11 @@ def measure(
     known = (*KINDS, "batches", *(() if family is None else ("unaligned",)))
     if shapes not in known:
         raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(known)}")
+    if copied and (family is not None or shapes == "batches" or name in NAMED):
+        raise ValueError(
+            "copied=True is of a portfolio's kernels alone; leave out --stencil, batches and the"
+            " names of products in parts"
+        )
     live = find_device(device)
     if name in NAMED and isinstance(live, CUDADevice):
         from tilewright.portfolio.arithmetics import measure_arithmetic

@@ -181,7 +181,7 @@ def _chosen(
 def fastest(
     spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
 ) -> Found | None:
-    """Return which kernel serves, by the core where it can tell; None where none takes operands."""
+    """Return which kernel serves, by the core where it can tell; None where none takes it."""
     native = table.native[form]
     if native is not None and native.takes(problem):
         return native(problem, aligned)
@@ -191,7 +191,7 @@ def fastest(
 def by_arrays(
     spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
 ) -> Found | None:
-    """Return what the core chooses, by NumPy; None where no kernel takes the operands."""
+    """Return what the core chooses, by NumPy; None where no kernel takes the problem."""
     able = np.flatnonzero(able_by_arrays(table, problem, aligned, form))
     if not len(able):
         return None
@@ -223,7 +223,7 @@ def expected_by_arrays(
 
 
 def able_by_arrays(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
-    """Return which of them take the operands."""
+    """Return which of them take the problem."""
     some = table.there(form)
     if table.refuses:
         some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])

@@ -145,11 +145,12 @@ def alike_costs(
         kinds = (
             geometry.persistent != its.persistent, geometry.stream_k != its.stream_k,
             (geometry.split_k is None) != (its.split_k is None), geometry.tma != its.tma,
-            (geometry.most_k > 0) != (its.most_k > 0),
         )  # fmt: skip
         return sum(abs(math.log2(a / b)) for a, b in sides) + 2 * sum(kinds)
 
     able = [one for one in kernels if one.costs]
+    # Costs of what is for short sums say nothing of longer ones.
+    able = [one for one in able if one.geometry.most_k == geometry.most_k] or able
     if not able:
         return np.zeros(0)
     nearest = min(able, key=apart)

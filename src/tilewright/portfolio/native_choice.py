@@ -135,7 +135,7 @@ def fits_tables(geometry: Geometry) -> bool:
     return (
         max(counts) < _MOST_COUNT
         and max(g.tma_line_bytes, part_bytes) <= _MOST_BYTES
-        and g.stages_k < _MOST_SIZE
+        and max(g.stages_k, g.most_k) < _MOST_SIZE
     )
 
 

@@ -214,13 +214,25 @@ def _kind(
     """Return what is picked of one file of times; None where it has none of the variant."""
     plain = _without_conjugates(variant)
     case = measured.cases.get(plain)
+    case = None if case is None else _of_what_they_are_for(case)
     if case is None or not len(case.problems):
         return None
     made, columns = _of_variant(measured, variant, case, mean, most, limit)
-    cases = [one.cases[plain] for one in more if plain in one.cases]
+    cases = [_of_what_they_are_for(one.cases[plain]) for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
     return _Kind(made, case, columns)
+
+
+def _of_what_they_are_for(case: Case) -> Case:
+    """Return times without those of sums longer than a kernel is for, and problems none is for."""
+    most = [stencil(one.stencil).geometry(one).most_k or math.inf for one in case.configs]
+    beyond = np.array([[problem.k > steps for steps in most] for problem in case.problems], bool)
+    if not beyond.any():
+        return case
+    ns = np.where(beyond, math.inf, case.ns)
+    rows = np.flatnonzero(np.isfinite(ns).any(axis=1))
+    return replace(case, problems=tuple(case.problems[row] for row in rows), ns=ns[rows])
 
 
 def _without_conjugates(variant: Variant) -> Variant:
@@ -242,7 +254,6 @@ def _of_variant(
         times = {
             problem: ns * _saved(geometry.mode(problem) == PLAIN, config, faster)
             for problem, ns in case.times(column).items()
-            if geometry.takes(problem)
         }
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
         kernels[unscheduled(config)] = _selected(variant, config, faster, costs)

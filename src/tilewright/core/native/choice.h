@@ -153,7 +153,7 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
 /* Whether sizes are such that a device holds the matrices, so that nothing overflows. */
 int tilewright_is_modelled(const tilewright_problem *problem);
 
-/* Whether the kernel reads the operands as they lie. */
+/* Whether the kernel is for a problem, and reads its operands as they lie. */
 int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *problem);
 
 /* The launch mode that suits sizes and leading dimensions. */

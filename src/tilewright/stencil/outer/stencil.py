@@ -27,8 +27,8 @@ _WARP_BYTES = 32 * _CHUNK_BYTES
 # 16, addresses and elements of B others.  NVRTC 13.0 takes 78 to 128 in all for sm_90a.
 _OTHER_REGISTERS = 64
 
-# 32-bit registers of a multiprocessor, and threads: of each device since compute capability 3.5.
-_ALL_REGISTERS, _ALL_THREADS = 65_536, 2048
+# 32-bit registers of a multiprocessor: of each device since compute capability 5.0.
+_ALL_REGISTERS = 65_536
 
 # Steps of k whose rows of A fit a thread, and columns of a block: more of them use these rows more
 # often, fewer make more blocks.  With one step, 16, and 64 columns besides, an H100's products of k
@@ -116,7 +116,7 @@ class Outer(Stencil):
 
     def geometry(self, config: Config) -> Geometry:
         """Return a block for each tile, whatever the alignment of any operand."""
-        held = min(_ALL_REGISTERS // _registers(config), _ALL_THREADS) // _THREADS
+        held = _ALL_REGISTERS // _registers(config) // _THREADS
         return Geometry(
             config.integer("block_m"),
             config.integer("block_n"),
