@@ -23,7 +23,8 @@ from tilewright.bench.benchmarks.regret import Machines, drawn
 from tilewright.cli.app import run
 from tilewright.portfolio import choose
 from tilewright.portfolio.choose import Choice
-from tilewright.portfolio.measure import Burst, interleaved_medians, matrices
+from tilewright.portfolio.measure import matrices
+from tilewright.portfolio.timers import Burst, interleaved_medians
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload

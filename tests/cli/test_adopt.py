@@ -16,7 +16,7 @@ from tilewright.cli import adopt
 from tilewright.cli.app import run
 from tilewright.portfolio import reload
 from tilewright.portfolio.find import generation, own
-from tilewright.portfolio.measure import LostToError
+from tilewright.portfolio.timers import LostToError
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config

@@ -10,16 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewright.backend import BackendError, DeviceLostError
+from tilewright.backend import BackendError
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.portfolio import measure
 from tilewright.portfolio.drawn import KINDS, MOST_BYTES
-from tilewright.portfolio.measure import interleaved_medians
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Geometry, with_aligned_operands
+from tilewright.stencil.geometry import PLAIN, with_aligned_operands
 
 SIDES = {
     "any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192), "layers": (1, 2**15),
@@ -54,43 +53,6 @@ def test_matrices_are_no_larger_than_their_memory_also_where_columns_are_aligned
                 of_a, of_b, of_c = one.stored
                 stored = of.element_bytes * max(of_a, of_b), of.result_bytes * of_c
                 assert max(stored) <= MOST_BYTES
-
-
-def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
-    rounds = []
-
-    def timer(name, *times):
-        left = iter(times)
-
-        def run():
-            rounds.append(name)
-            return next(left)
-
-        return run
-
-    def refused():
-        raise BackendError("no such launch")
-
-    slow = 5_000_000
-    found = interleaved_medians(
-        [
-            timer("a", 900, 10, 500, 11),  # the first is a warm-up
-            None,
-            timer("b", 900, 20, 510, 22),
-            timer("c", slow, slow + 2, 7, 7),  # timed once
-            refused,
-        ]
-    )
-    assert found == [11, None, 22, slow + 2, None]
-    assert rounds == ["a", "b", "c", "a", "b", "c", "a", "b", "a", "b"]
-
-
-def test_what_is_far_from_the_best_is_not_run_again():
-    runs = []
-    times = {"best": 100_000, "near": 190_000, "far": 300_000}
-    timers = [lambda at=at: runs.append(at) or times[at] for at in times]
-    assert interleaved_medians(timers, 1, far=2.0) == list(times.values())
-    assert runs == ["best", "near", "far", "best", "near"]
 
 
 @pytest.fixture
@@ -218,31 +180,3 @@ def test_a_variant_whose_configs_are_all_refused_is_named_and_left_out(monkeypat
         found = measure.measure_family(live, "s", "skinny", 0, 0, 1.0)
     assert len(said) == 1
     assert list(found["cases"]) == ["NT", "TN", "TT"]
-
-
-@pytest.mark.parametrize("early", [False, True])
-def test_launches_back_to_back_are_those_of_the_kernels_own_geometry(early):
-    """Machine code of before launches began early does not wait for the one before it."""
-    prepared = []
-    live = SimpleNamespace(prepare=lambda kernel, launch, arguments: prepared.append(launch))
-    problem = Problem(64, 64, 64, "s")
-    family = SimpleNamespace(arguments=lambda *_: ())
-    workload = SimpleNamespace(problem=problem, call=None)
-    measure.Burst(live, workload, None, None, family, Geometry(64, 64, (128, 1), early=early))
-    assert [launch.early for launch in prepared] == [early]
-
-
-def test_a_kernel_that_loses_the_device_is_named_and_ends_it():
-    """Whatever came after it would fail, too, and pass for refused."""
-
-    def lose():
-        raise DeviceLostError("an illegal memory access was encountered")
-
-    event = SimpleNamespace(nanoseconds=lose)  # the launch itself is accepted
-    live = SimpleNamespace(prepare=lambda *_: None, between_events=lambda *_, **__: event)
-    workload = SimpleNamespace(problem=Problem(64, 32, 16, "s"), call=None)
-    family = SimpleNamespace(arguments=lambda *_: ())
-    config = Config("simt_async", {"block_m": 64})
-    burst = measure.Burst(live, workload, config, None, family, Geometry(64, 64, (128, 1)))
-    with pytest.raises(DeviceLostError, match=r"block_m.*64.*64x32x16.*illegal memory access"):
-        interleaved_medians([burst, lambda: 5])

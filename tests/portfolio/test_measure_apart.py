@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.backend import DeviceLostError
 from tilewright.portfolio import measure_apart as apart
-from tilewright.portfolio.measure import LostToError
+from tilewright.portfolio.timers import LostToError
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config

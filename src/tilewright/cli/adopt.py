@@ -311,8 +311,8 @@ class _Adoption:
         """
         from tilewright.backend.cuda.device import CUDADevice
         from tilewright.paths import write_json
-        from tilewright.portfolio.measure import LostToError
         from tilewright.portfolio.measure_apart import measure_apart
+        from tilewright.portfolio.timers import LostToError
         from tilewright.space import Config
 
         assert isinstance(self.live, CUDADevice)

@@ -22,8 +22,9 @@ from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.fit import fitted_costs
 from tilewright.portfolio.kernel import PortfolioKernel, variant_of
-from tilewright.portfolio.measure import document, interleaved_medians
+from tilewright.portfolio.measure import document
 from tilewright.portfolio.measured import Measured
+from tilewright.portfolio.timers import interleaved_medians
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.wgmma import (
     Following,

@@ -11,31 +11,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
-from tilewright.backend.base import BackendError, DeviceLostError
+from tilewright.backend.base import BackendError
 from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import KINDS, MOST_BYTES, every_kind
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.pick import pick
 from tilewright.portfolio.portfolio import Portfolio
+from tilewright.portfolio.timers import RUNS, Burst, Timer, interleaved_medians
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Stencil, Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Geometry, Mode, with_aligned_operands
+from tilewright.stencil.geometry import PLAIN, Mode, with_aligned_operands
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = [
-    "Burst",
-    "LostToError",
     "document",
-    "interleaved_medians",
     "matrices",
     "measure",
     "measure_family",
@@ -43,20 +40,9 @@ __all__ = [
 ]
 
 
-_RUNS = 3  # after one that does not count
-
-# Runs a kernel and returns nanoseconds.
-_Timer = Callable[[], int]
-
-# What takes longer than a millisecond is timed once.
-_SLOW_NS = 1_000_000
-
-# Launches back to back take about so long, and are so many at most.
-_BURST_NS, _MOST_OF_BURST = 500_000, 16
-
-# Where shapes count for more than surer times: what took so many times the best in its first run,
-# and so long that a cold start is nothing of it, is not run again.
-_FAR, _FAR_NS = 2.0, 100_000
+# Where shapes count for more than surer times: what took so many times the best in its first run is
+# not run again.
+_FAR = 2.0
 
 # The share of the time for all configs where there are more than so many, the shapes of a kind that
 # they are timed on at most, and how many go on.  By the times in benchmarks/portfolio/sm_90 the 32
@@ -155,7 +141,7 @@ def document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) 
         "multiprocessors": spec.multiprocessors,
         "driver": live.driver,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        "method": f"single launches, held, warm cache, medians of {_RUNS}; code as served",
+        "method": f"single launches, held, warm cache, medians of {RUNS}; code as served",
         "cases": cases,
         "rescheduled": [],
     }
@@ -212,7 +198,7 @@ def measure_family(
     """
     family, of = stencil(name), precision(letter)
     memory = matrices(live, of, seed)
-    until, rounds = time.monotonic(), 1 if sifted else _RUNS
+    until, rounds = time.monotonic(), 1 if sifted else RUNS
     timed: dict[str, _Timed] = {}
     try:
         with compiling_ahead(live.arch) as ahead:
@@ -351,9 +337,9 @@ class _Timed:
             done[at] += 1
             spent[at] += time.monotonic() - began
 
-    def _timers(self, problem: Problem) -> list[_Timer | None]:
+    def _timers(self, problem: Problem) -> list[Timer | None]:
         workload = Workload(self._live, problem, self._memory)
-        found: list[_Timer | None] = []
+        found: list[Timer | None] = []
         for config in self.configs:
             kernel = self._kernels.get((config, self._mode(config, problem)))
             kernel = kernel or self._kernels[config, PLAIN]  # which is right for any problem
@@ -397,79 +383,6 @@ class _Timed:
         return {"shapes": shapes, "configs": configs, "ns": self._rows, "won": []}
 
 
-class LostToError(DeviceLostError):
-    """A kernel took the device from this process.
-
-    Attributes
-    ----------
-    config : Config
-        The kernel's.
-    """
-
-    def __init__(self, config: Config, message: str) -> None:
-        super().__init__(message)
-        self.config = config
-
-
-class Burst:
-    """Times launches back to back, as calls come: power and early launches count as they do there.
-
-    The first call times one launch, and says how many the next ones are.
-
-    Parameters
-    ----------
-    live : CUDADevice
-        Where.
-    workload : Workload
-        The product, and its matrices there.
-    config, kernel, family : Config, Kernel, Stencil
-        What computes it.
-    geometry : Geometry
-        As the kernel was compiled for: machine code of before may not wait where launches begin
-        early today.
-    """
-
-    def __init__(
-        self,
-        live: CUDADevice,
-        workload: Workload,
-        config: Config,
-        kernel: Kernel,
-        family: Stencil,
-        geometry: Geometry,
-    ) -> None:
-        p = workload.problem
-        launch = geometry.launch(p.m, p.n, p.k)
-        arguments = family.arguments(config, Variant.of(p), workload.call)
-        self._live, self._kernel, self._count = live, kernel, 1
-        self._config, self._problem = config, p
-        self._prepared = live.prepare(kernel, launch, arguments)
-
-    def __call__(self) -> int:
-        """Return the nanoseconds of a launch.
-
-        Raises
-        ------
-        LostToError
-            If the kernel leaves the device unusable for this process.
-        """
-        live, count = self._live, self._count
-
-        def enqueue() -> None:
-            for _ in range(count):
-                self._prepared.enqueue(live.stream)
-
-        try:
-            event = live.between_events(enqueue, keep=self._kernel, held=count)
-            ns = event.nanoseconds() / count  # where the device says what went wrong
-        except DeviceLostError as error:
-            message = f"{self._config} of {self._problem}: {error}"
-            raise LostToError(self._config, message) from None
-        if count == 1:
-            self._count = min(_MOST_OF_BURST, max(1, round(_BURST_NS / max(ns, 1))))
-        return round(ns)
-
-
 def _candidates(
     family: Stencil, variant: Variant, live: CUDADevice, unaligned: bool
 ) -> list[Config]:
@@ -479,35 +392,6 @@ def _candidates(
         return list(space)
     starts = [one for one in dict.fromkeys(family.starts(variant, live.spec)) if one in space]
     return [one for one in starts if family.geometry(one).any_alignment == unaligned]
-
-
-def interleaved_medians(
-    timers: Sequence[_Timer | None], rounds: int = _RUNS, far: float = inf
-) -> list[int | None]:
-    """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
-
-    Of so many rounds, after one that does not count, but for what takes long in it and `far` times
-    the least: that is not run again.  What disturbs a device for a millisecond then counts in one
-    round of each kernel.
-    """
-    runs: list[list[int]] = [[] for _ in timers]
-    able = [at for at, timer in enumerate(timers) if timer is not None]
-    for round_ in range(rounds + 1):
-        for at in tuple(able):
-            timer = timers[at]
-            assert timer is not None  # those in `able`
-            try:
-                runs[at].append(timer())
-            except DeviceLostError:  # no kernel that comes after it can be timed
-                raise
-            except BackendError:
-                runs[at] = []
-            if not runs[at] or (round_ and runs[at][-1] > _SLOW_NS):
-                able.remove(at)
-        if not round_ and able:
-            most = max(_FAR_NS, far * min(runs[at][0] for at in able))
-            able = [at for at in able if runs[at][0] <= most]
-    return [round(median(row[1:] or row)) if row else None for row in runs]
 
 
 def matrices(live: LiveDevice, of: Precision, seed: int) -> dict[str, Any]:
@@ -525,7 +409,7 @@ def _variants(portfolio: Portfolio) -> Iterator[Variant]:
 
 def _timer(
     kernel: PortfolioKernel, workload: Workload, loaded: Mapping[str, Kernel]
-) -> _Timer | None:
+) -> Timer | None:
     """Return what times a kernel; None where it is not for the problem."""
     problem = workload.problem
     digest = kernel.modes.get(kernel.geometry.mode(problem))

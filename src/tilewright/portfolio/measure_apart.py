@@ -13,7 +13,8 @@ from typing import Any
 from tilewright.backend import device
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.parent import end_with
-from tilewright.portfolio.measure import LostToError, measure_family
+from tilewright.portfolio.measure import measure_family
+from tilewright.portfolio.timers import LostToError
 from tilewright.space import Config
 from tilewright.stencil import Variant
 

@@ -15,7 +15,8 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import drawn_batches
-from tilewright.portfolio.measure import document, interleaved_medians
+from tilewright.portfolio.measure import document
+from tilewright.portfolio.timers import interleaved_medians
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config

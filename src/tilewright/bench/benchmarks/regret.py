@@ -19,8 +19,9 @@ from tilewright.backend.base import Kernel
 from tilewright.bench.call_cases import GPU_MOST, drawn_sides
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import Choice, choices, choose
-from tilewright.portfolio.measure import interleaved_medians, matrices
+from tilewright.portfolio.measure import matrices
 from tilewright.portfolio.portfolio import Portfolio
+from tilewright.portfolio.timers import interleaved_medians
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.tuning.measure import Workload
