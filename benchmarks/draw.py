@@ -67,7 +67,6 @@ from of_kernels import (
     profile,
     rescheduling,
     ships,
-    tensor_kernels,
 )
 from of_microbenchmarks import micro_copies, micro_memory, micro_mixes, micro_power, micro_rates
 from of_searches import adopted, gemm_spaces, h100_spaces, pruning, scaling, scores, shortlist
@@ -101,7 +100,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {
-        "squares": lambda: squares("bf16"), "fp8": fp8, "kernels": tensor_kernels,
+        "squares": lambda: squares("bf16"), "fp16": lambda: squares("fp16"), "fp8": fp8,
+        "tf32": lambda: squares("tf32"), "int8": lambda: squares("int8"),
         "sustained": sustained_calls,
     },
     "docs/fp32_accurate.md": {

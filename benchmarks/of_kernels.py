@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from committed import CASES, NAMES, ROOT, Row, about, load, rates_of, rows, table, table_of
+from committed import NAMES, ROOT, Row, about, load, rows, table, table_of
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.portfolio.portfolio import read_portfolio
 
@@ -108,18 +108,6 @@ def profile() -> str:
     lines += [[f"stalled: {reason}, warps per issue", *(told(x["stalls"][reason]) for x in both)]
               for reason in stalls_that_count(both)]  # fmt: skip
     return f"{about('h100/sgemm_4096_profile')}:\n\n{table([row['problem'], *kernels], lines)}"
-
-
-def tensor_kernels() -> str:
-    """Return kernels of arithmetics of which no calls were measured."""
-    found = rows("h100/tensor_cores")
-    lines = []
-    for name in ("f16", "tf32"):
-        of = {(x["size"][0], x["trans"]): x for x in found if x["arithmetic"] == name}
-        for n in sorted({size for size, _ in of}):
-            lines.append([name, str(n), *(rates_of(of[n, c]) for c in CASES)])
-    head = ["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES]
-    return table_of("h100/tensor_cores", head, lines)
 
 
 def ladder(name: str) -> str:

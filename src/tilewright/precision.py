@@ -113,8 +113,18 @@ class Precision:
 
     @property
     def reads_along_k(self) -> bool:
-        """Whether tensor cores read operands along k alone: they transpose 16-bit elements."""
+        """Whether tensor cores read operands along k best: they transpose 16-bit elements alone."""
         return self.is_short and self.element_bytes != 2
+
+    def reads(self, k_fast: tuple[bool, bool]) -> bool:
+        """Whether there are kernels for A and B that lie along k, or along m and n.
+
+        Tensor cores take 8-bit elements along k alone, and of 32 bits one operand in either order
+        (`tilewright.stencil.wgmma`).
+        """
+        if not self.reads_along_k:
+            return True
+        return any(k_fast) if self.element_bytes == 4 else all(k_fast)
 
     @property
     def pace(self) -> tuple[int, str]:

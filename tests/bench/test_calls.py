@@ -35,6 +35,7 @@ def op(x, trans):
     return x.conj() if trans.conjugated else x
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("order", "FC")
 @pytest.mark.parametrize(("ops", "pads"), [((N, T), (0, 0)), ((T, N), (1, 8)), ((C, C), (3, 0))])

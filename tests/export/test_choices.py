@@ -209,6 +209,7 @@ def test_choices_agree_with_pythons(drawn_portfolios, choosing, letter, device):
     assert len(seen) > 40
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("letter", list("sdcz"))
 def test_choices_among_what_ships_agree(letter, tmp_path, monkeypatch):
     """The very kernels of the package, where it has some."""

@@ -55,7 +55,8 @@ def test_the_c_library_has_blas_precisions_alone(tmp_path: Path, capsys):
     assert "format='c' has no precision=bf16" in capsys.readouterr().err
 
 
-def test_what_is_read_along_k_alone_has_one_variant():
+def test_variants_are_the_orders_that_kernels_read():
     assert [str(x) for x in variants_of("int8", "all")] == ["int8tn"]
+    assert [str(x) for x in variants_of("tf32", "all")] == ["tf32nn", "tf32tn", "tf32tt"]
     with pytest.raises(ValueError, match="trans=NN has no kernels of int8"):
         variants_of("int8", "NN")

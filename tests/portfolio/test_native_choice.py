@@ -95,6 +95,7 @@ def drawn(letter: str, count: int) -> Sequence[tuple[Problem, bool, bool]]:
     return made
 
 
+@pytest.mark.every(2)
 @needs_core
 @pytest.mark.parametrize("spec", [H100, OTHER], ids=["measured", "another"])
 @pytest.mark.parametrize("letter", LETTERS)

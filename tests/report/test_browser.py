@@ -66,6 +66,7 @@ def open_page(browser, report):
         context.close()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_opens_without_errors_or_requests_and_fits(open_page, report, scheme, size):

@@ -121,6 +121,7 @@ def test_a_loop_in_serpentine_order_is_proved_the_same(name: str) -> None:
     assert made[: block.start] == kernel(name)[: block.start]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["cNT", "cCN"])
 def test_complex_sums_change_banks_and_fetch_waits_less(name: str) -> None:
     """A real part meets factors of both banks alternately, and changes banks with them."""

@@ -29,6 +29,7 @@ def test_portable_kernels_compute_batches(live, name):
     check(live, stencil("portable").batch_configs(variant(name))[0], name)
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("family", ["simt_async", "mma_f64"])
 @pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
@@ -72,6 +73,7 @@ def test_a_block_computes_a_tile_of_one_of_many_problems(
         check_group(emulated, stencil(family), config, of)
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("name", ["bf16TN", "fp16NT"])
 def test_tensor_cores_compute_tiles_of_many_problems(tmp_path: Path, name: str) -> None:

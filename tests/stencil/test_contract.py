@@ -35,7 +35,7 @@ def rows(of: Callable[[Feature], Iterable[Any]], *marks: pytest.MarkDecorator) -
     ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("feature", "way"),
     rows(lambda one: one.certified) + rows(lambda one: one.thorough, pytest.mark.thorough),
@@ -45,7 +45,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, feature: Feature, way: W
     certify(emulated, run.kernel, way.family, run.config, way.of)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(("feature", "way"), rows(lambda one: one.ways))
 def test_every_way_computes_the_product(
     emulated: EmulatedDevice, feature: Feature, way: Way
@@ -63,6 +63,7 @@ def problems(drawn: Drawn) -> st.SearchStrategy[tuple[Way, Check]]:
     )
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "name",
     thorough_but(

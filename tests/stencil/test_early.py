@@ -28,6 +28,7 @@ def waits_first(source: Source) -> bool:
     return not any(REACHES.search(line) for line in lines[:until])
 
 
+@pytest.mark.every(3)
 @pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC")
 @pytest.mark.parametrize(
     ("name", "of"),

@@ -150,6 +150,7 @@ def problem_of(precision, trans_a="N", trans_b="N", sizes=(13, 9, 6)):
     return replace(tight, lda=tight.lda + 2, ldb=tight.ldb + 1, ldc=tight.ldc + 3)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("letter", PRECISIONS)
 def test_a_right_kernel_passes_whatever_the_scalars_and_sizes(live, tmp_path, letter):
     operations = transposes_of(PRECISIONS[letter])[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.export.target import LETTERS
 from tilewright.precision import precision
-from tilewright.problem import Trans, pair_of, transposes_of
+from tilewright.problem import pair_of, transposes_of
 from tilewright.stencil import Variant
 
 __all__ = ["variants_of"]
@@ -19,7 +19,7 @@ def variants_of(precisions: str, trans: str) -> list[Variant]:
         Letters with commas, such as ``"s,bf16"``, or ``"all"``: those of the C library.
     trans : str
         Pairs with commas, such as ``"NN,NT"``, or ``"all"``: 4 on real elements, 9 on
-        complex ones, TN of those that tensor cores read along k alone.  On real elements C
+        complex ones, of 8-bit elements TN alone, of TF32 TN, NN and TT.  On real elements C
         means T.
 
     Raises
@@ -31,13 +31,15 @@ def variants_of(precisions: str, trans: str) -> list[Variant]:
     found: dict[Variant, None] = {}
     for letter in letters:
         of = precision(letter)
-        every = ((Trans.T, Trans.N),) if of.reads_along_k else transposes_of(of)
-        for a, b in every if trans.lower() == "all" else map(pair_of, _parts(trans, "trans")):
+        every = trans.lower() == "all"
+        for a, b in transposes_of(of) if every else map(pair_of, _parts(trans, "trans")):
             variant = Variant(of, a.on(of), b.on(of))
-            if of.reads_along_k and not all(variant.k_fast):
+            if not of.reads(variant.k_fast):
+                if every:
+                    continue
                 raise ValueError(
-                    f"trans={a}{b} has no kernels of {of.letter}, which are for operands along k"
-                    " alone; use TN, of copies where they do not lie so"
+                    f"trans={a}{b} has no kernels of {of.letter}, whose operands do not lie in"
+                    " that order; use TN, of copies where they do not lie so"
                 )
             found[variant] = None
     return list(found)

@@ -204,7 +204,7 @@ def measure_family(
         with compiling_ahead(live.arch) as ahead:
             for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
                 variant = Variant(of, a, b)
-                if of.reads_along_k and not all(variant.k_fast):
+                if not of.reads(variant.k_fast):
                     continue
                 every = [
                     *_candidates(family, variant, live, unaligned),

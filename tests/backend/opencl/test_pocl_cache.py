@@ -173,6 +173,7 @@ def test_files_go_with_their_last_user(tmp_path: Path) -> None:
 # -- what lacks ----------------------------------------------------------------------------
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("free", [0, 100_000, 1_500_000, 30_000_000])
 def test_a_nearly_full_cache_serves(cache: Path, free: int) -> None:
     with small_disk(cache, "80m"):

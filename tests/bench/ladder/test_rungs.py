@@ -105,6 +105,7 @@ def test_an_empty_sum_is_zero_whatever_alpha_is(one: Rung):
 sizes = st.integers(1, 150)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 @settings(max_examples=12)
 @given(

@@ -46,6 +46,7 @@ def factored(letter, a, first):
     return rows, pivots, machine
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("letter", "n"), [("s", 1), ("z", 333), ("d", 700), ("d", 1300)])
 def test_factors_are_lapacks_and_solve(letter, n, monkeypatch):
     monkeypatch.setattr(factor, "_PART", 128)

@@ -232,7 +232,13 @@ void perform(const multiply &m)
                                                   bytes, "the tensor core reads"));
     };
     double row[2][32], column[32];
-    for (int h = 0; h < 2; ++h) read(m.a, m.a_k_fast, 16 * warp + lane / 4 + 8 * h, row[h]);
+    for (int h = 0; h < 2; ++h) {
+        if (m.rows.empty())
+            read(m.a, m.a_k_fast, 16 * warp + lane / 4 + 8 * h, row[h]);
+        else /* PTX ISA, "Register fragments for wgmma.mma_async.m64nNk8" */
+            for (int k = 0; k < depth; ++k)
+                row[h][k] = value_of(m.type, (const char *)&m.rows[lane / 4 * 4 + k % 4][h + k / 4 * 2]);
+    }
     for (int j = 0; j < m.columns / 4; ++j) {
         read(m.b, m.b_k_fast, j / 2 * 8 + lane % 4 * 2 + j % 2, column);
         for (int h = 0; h < 2; ++h) {

@@ -66,6 +66,7 @@ struct multiply {
     unsigned long long a, b;
     bool a_k_fast, b_k_fast, go_on;
     void *sum; /* this thread's: columns / 2 floats or ints */
+    std::vector<std::vector<unsigned>> rows; /* words of a warp's lanes, in the place of `a` */
 };
 
 /* This thread's numbers of a 64 x columns result: lane l of warp w has rows 16 w + l / 4 and

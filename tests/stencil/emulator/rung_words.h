@@ -37,6 +37,6 @@ inline void end_multiplies() { emulated::end_multiplies(); }
 template <int LATEST> inline void wait_for_multiplies() { emulated::wait_for_multiplies(LATEST); }
 inline void start_multiply(float *sum, operand_at a, operand_at b)
 {
-    emulated::start_multiply({emulated::BF16, 256, a, b, true, true, true, sum});
+    emulated::start_multiply({emulated::BF16, 256, a, b, true, true, true, sum, {}});
 }
 inline void settle(float *) {}

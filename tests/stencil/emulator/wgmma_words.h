@@ -81,7 +81,23 @@ inline void start_multiply(accumulator *sum, operand_at rows, operand_at columns
 {
     /* ELEMENT counts from 1. */
     emulated::start_multiply({(emulated::kind)(ELEMENT - 1), INSTRUCTION_M, rows, columns, !TRANS_B,
-                              TRANS_A, go_on != 0, sum});
+                              TRANS_A, go_on != 0, sum, {}});
+}
+
+inline unsigned int read_word(shared_at from)
+{
+    unsigned int v;
+    std::memcpy(&v, emulated::shared_bytes(emulated::rank_now(), from, 4, "a lane reads"), 4);
+    return v;
+}
+
+/* What lanes have when it starts; columns lie along k. */
+inline void start_multiply_words(accumulator *sum, const unsigned int *rows, operand_at columns,
+                                 int go_on)
+{
+    const auto all = emulated::among(32, {rows[0], rows[1], rows[2], rows[3]});
+    emulated::start_multiply({(emulated::kind)(ELEMENT - 1), INSTRUCTION_M, 0, columns, true, true,
+                              go_on != 0, sum, all});
 }
 
 /* Four 8 x 8 matrices, of which eight lanes each have the rows' addresses (PTX ISA, "ldmatrix"). */
@@ -116,6 +132,18 @@ inline void multiply_small(accumulator *sum, const unsigned int *rows, const uns
             }
             sum[2 * h + e] = (accumulator)total;
         }
+}
+
+/* Of 8 x 8 numbers lane l has those from column 2 (l % 4) on of row l / 4; afterwards those from row
+ * 2 (l % 4) on of column l / 4. */
+inline void turn_pair(float *to, const float *from)
+{
+    std::vector<unsigned> words(2);
+    std::memcpy(words.data(), from, 8);
+    const auto all = emulated::among(32, words);
+    const int lane = emulated::now.current->id.x % 32, column = lane / 4;
+    for (int e = 0; e < 2; ++e)
+        std::memcpy(to + e, &all[(lane % 4 * 2 + e) * 4 + column / 2][column % 2], 4);
 }
 
 inline float exponential(float x) { return std::exp2(x); }
@@ -154,14 +182,19 @@ inline void round_chunk(chunk *to, const scalar *v)
 
 /* Lanes 2 i and 2 i + 1 have pairs 2 i and 2 i + 1 of two groups; afterwards each has both of
  * its group. */
-inline void exchange_pairs(scalar *v)
+inline void exchange_floats(float *v)
 {
-    if (OUTPUT_BYTES == 4)
-        return;
     const int lane = emulated::now.current->id.x % 4;
     std::vector<unsigned> words(4);
     std::memcpy(words.data(), v, 16);
     const auto all = emulated::among(4, words);
     for (int e = 0; e < 4; ++e)
         std::memcpy(v + e, &all[lane / 2 * 2 + e / 2][lane % 2 * 2 + e % 2], 4);
+}
+
+inline void exchange_pairs(scalar *v)
+{
+#if OUTPUT_BYTES == 2
+    exchange_floats(v);
+#endif
 }

@@ -64,7 +64,7 @@ def shares() -> list[tuple[int, int]]:
     return [(i, i % max(1, len(DEVICES))) for i in range(len(covering_set()))]
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(9)
 @pytest.mark.parametrize(("entry", "device"), shares())
 def test_every_pair_of_choices_is_right(entry: int, device: int):
     config, name = covering_set()[entry]
@@ -79,7 +79,7 @@ SWEPT = VARIANTS[::3]
 
 
 # Drivers compile each config for seconds; the first half has the default one.
-@pytest.mark.every(28)
+@pytest.mark.every(56)
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(("name", "half"), [(name, half) for name in SWEPT for half in (0, 1)])
 def test_many_configs_are_right(on: Runner, name: str, half: int):

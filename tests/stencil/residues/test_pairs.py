@@ -89,6 +89,7 @@ def test_there_are_41_numbers_and_words_hold_integers():
     assert PAIR.most(41) < 2.0**182
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("phi", "k_fast"),
     [
@@ -111,6 +112,7 @@ def test_products_are_those_of_the_rounded_integers(live, phi, k_fast):
     check_bound(product, got, a, b)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("phi", [0.5, 4])
 def test_complex_products_come_from_three_real_ones(live, phi):
     rng = np.random.default_rng(8)

@@ -58,6 +58,7 @@ def test_moduli_are_coprime_and_their_weights_right(of):
                 assert all(weight % q == 0 for q in of.numbers[:count] if q != p)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize("k_fast", [(False, False), (True, True)])
 def test_products_are_those_of_the_rounded_integers(live, is_complex, k_fast):
@@ -146,6 +147,7 @@ def test_the_wider_elements_spread_the_more_moduli(live, phi, moduli):
     assert np.max(abs(got - exact) / (abs(a) @ abs(b))) <= bound
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
 def test_the_most_moduli_are_judged_by_their_own_scales(live, is_complex):
     """Sides gain at least what is known of all, and less than twice as much."""

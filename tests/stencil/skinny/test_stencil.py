@@ -57,7 +57,7 @@ def points(of: Variant, live: EmulatedDevice, **wanted: int) -> list[Config]:
     return sorted(found, key=lambda one: one.integer("lanes_k"))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("short_m", [0, 1])
 @pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC", "bf16TN", "fp16_f32NT"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int) -> None:

@@ -23,14 +23,16 @@ HOPPER = architecture_spec("sm_90a")
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
-def runs_of(config: Config, arithmetic: Arithmetic) -> int:
-    """Return how many multiplies a config starts between two waits."""
+def runs_of(config: Config, of: TensorVariant) -> int:
+    """Return how many multiplies a config starts between two waits, or readings of rows."""
+    arithmetic = of.arithmetic
     take = config.integer
     pieces = take("block_m") * take("block_n")
     pieces //= 64 * take("instruction_m") * (1 if take("pingpong") else take("consumers"))
     within = 0 < take("promote_k") <= take("block_k")
     depth = (take("promote_k") if within else take("block_k")) * arithmetic.element_bytes // 32
-    return len(arithmetic.products) * depth * (1 if within else pieces)
+    apart = within or arithmetic.rows_in_registers(of.k_fast)
+    return len(arithmetic.products) * depth * (1 if apart else pieces)
 
 
 def check(config: Config, of: TensorVariant, source: Source | None = None) -> int:
@@ -54,14 +56,15 @@ def check(config: Config, of: TensorVariant, source: Source | None = None) -> in
     loop = names[multiplies[0] : multiplies[-1]]
     assert not {"LDL", "STL"} & set(loop), config
     runs = multiply_runs(code)
-    assert set(runs) == {runs_of(config, of.arithmetic)}, (config, runs)
+    assert set(runs) == {runs_of(config, of)}, (config, runs)
     return len(loop)
 
 
 STARTS = [
     (name, trans)
     for name, made in EVERY.items()
-    for trans in (("TN", "NT") if made.either_order else ("TN",))
+    for trans in (("TN", "NT") if made.either_order else ("TN", "NN", "TT"))
+    if made.reads((trans[0] == "T", trans[1] == "N"))
 ]
 
 
@@ -117,14 +120,14 @@ def test_nothing_that_may_be_tuned_waits_for_each_multiply(name: str, trans: str
         cubin = compile_cubin(source, "sm_90a")
         kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
         runs = multiply_runs(decode(kernel.code, kernel.arch))
-        assert set(runs) == {runs_of(config, of.arithmetic)}, (config, runs)
+        assert set(runs) == {runs_of(config, of)}, (config, runs)
 
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
 def test_a_default_is_in_the_space(name: str, trans: str) -> None:
     of = variant(trans, EVERY[name])
-    if not of.arithmetic.either_order and trans != "TN":
+    if not of.arithmetic.reads(of.k_fast):
         with pytest.raises(ValueError, match="transpose first"):
             FAMILY.space(of, HOPPER)
         return

@@ -104,6 +104,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 STARTS = thorough_but(["f16: 2"], [f"{name}: {third}" for name in EVERY for third in range(3)])
 
 
+@pytest.mark.every(8)
 @needs_nvrtc
 @pytest.mark.parametrize("starts", STARTS)
 def test_starts_in_slices_neither_spill_nor_wait_for_each_multiply(starts: str) -> None:

@@ -55,6 +55,32 @@ def test_either_order_of_either_operand(emulated: EmulatedDevice, trans: str) ->
     Run(emulated, small(of, emulated), of).check(Case(70, 133, 150, padding=1))
 
 
+ORDERS_OF_TF32 = [
+    ("TT", {}),
+    ("NN", {}),
+    ("TT", {"consumers": 1, "cluster_n": 2, "beta": 2}),
+    ("NN", {"block_n": 208, "instruction_m": 208, "cluster_m": 2, "beta": 2}),
+    ("NN", {"block_k": 16, "pingpong": 1, "multiprocessors": 78}),
+    ("TT", {"promote_k": 32, "partials": 1}),
+    ("NN", {"parallel_split_k": 1}),
+    ("TT", {"parallel_split_k": 1}),
+]
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize(("trans", "changes"), ORDERS_OF_TF32, ids=str)
+def test_an_operand_of_tf32_may_lie_along_m_or_n(
+    emulated: EmulatedDevice, trans: str, changes: dict[str, int]
+) -> None:
+    """Lanes read it into registers; where that is A, rows and columns change places."""
+    of = variant(trans, PLAIN["tf32"])
+    sides = {"block_m": 128, "block_n": 64} if trans == "NN" else {}
+    config = {**sides, **changes}
+    beta = config.pop("beta", 0)
+    run = Run(emulated, small(of, emulated, **config), of)
+    run.check(Case(150, 133, 100, -1, beta, padding=1, offset_c=1, padding_c=3))
+
+
 def promoted(name: str) -> dict[str, int]:
     """Return the interval of promotion of an arithmetic that has to have one."""
     made = EVERY[name]

@@ -82,10 +82,22 @@ def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
 def _copies(p: Problem, aligned: tuple[bool, bool]) -> tuple[Realigned | None, Realigned | None]:
     """Return the copies of A and B that kernels take best; None where the operand is as good."""
     # What B's kernels call transposed runs along n.
-    return (
-        _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0]),
-        _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1]),
-    )
+    along_k = p.trans_a.transposed, not p.trans_b.transposed
+    a = _copy(p, p.m, p.lda, along_k[0], p.trans_a.conjugated, aligned[0])
+    b = _copy(p, p.n, p.ldb, along_k[1], p.trans_b.conjugated, aligned[1])
+    if not p.precision.reads_along_k:
+        return a, b
+    # Of operands that are to run along k kernels may read one across it: the longer.
+    stays_a = p.precision.reads((False, True)) and _lies_aligned(p, p.lda, aligned[0])
+    stays_b = p.precision.reads((True, False)) and _lies_aligned(p, p.ldb, aligned[1])
+    if stays_a and not along_k[0] and (p.m >= p.n or along_k[1] or not stays_b):
+        return None, b
+    return (a, None) if stays_b and not along_k[1] else (a, b)
+
+
+def _lies_aligned(p: Problem, ld: int, aligned: bool) -> bool:
+    """Whether all columns begin at multiples of 16 bytes, as the first does if it is `aligned`."""
+    return aligned and ld * p.precision.element_bytes % CHUNK_BYTES == 0
 
 
 def _copy(
@@ -98,7 +110,7 @@ def _copy(
     """
     size, of = p.precision.element_bytes, p.precision
     turned = along_k != of.reads_along_k and not (of.is_short and not of.reads_along_k)
-    if not turned and aligned and ld * size % CHUNK_BYTES == 0:
+    if not turned and _lies_aligned(p, ld, aligned):
         return None
     # A conjugate that is not transposed stays with the kernel.
     inner = (p.k, side) if along_k != turned else (side, p.k)

@@ -117,10 +117,28 @@ class Arithmetic:
         """Bytes of one element of C."""
         return {"residues": 1, "float16": 2, "bfloat16": 2}.get(self.result, 4)
 
+    def reads(self, k_fast: tuple[bool, bool]) -> bool:
+        """Whether kernels read A and B that are contiguous along k, or along m and n.
+
+        Tensor cores transpose 16-bit elements.  Of 32 bits they take one operand from registers,
+        whatever its order in memory; they do so of 8 bits, but lanes would have to collect bytes.
+        """
+        if self.element_bytes == 2:
+            return True
+        return all(k_fast) or (self.element_bytes == 4 and self.is_plain and any(k_fast))
+
     @property
     def either_order(self) -> bool:
-        """Whether operands may be contiguous along m or n too: tensor cores transpose 16 bits."""
-        return self.element_bytes == 2
+        """Whether kernels read all orders."""
+        return self.reads((False, False))
+
+    def rows_of_a(self, k_fast: tuple[bool, bool]) -> bool:
+        """Whether an instruction's rows run along m, not n: those that registers have are A's."""
+        return self.element_bytes == 4 and not k_fast[0]
+
+    def rows_in_registers(self, k_fast: tuple[bool, bool]) -> bool:
+        """Whether lanes read an instruction's rows out of shared memory."""
+        return self.element_bytes == 4 and not all(k_fast)
 
     @property
     def is_plain(self) -> bool:

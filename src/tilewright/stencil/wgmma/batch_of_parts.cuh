@@ -24,9 +24,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
         begin_barriers(arena);
     }
     cluster_barrier();
-#ifdef EARLY
     WAIT_FOR_PREVIOUS();
-#endif
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
     const tiles all = tiles_of(m, n);
     const unsigned int end = all.count * (unsigned int)batch;

@@ -33,6 +33,7 @@ __all__ = [
     "TensorCall",
     "arguments",
     "operand_maps",
+    "square",
     "whole_call",
 ]
 
@@ -45,8 +46,13 @@ _COPIED = {"tf32": "float32", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 # Coordinates of a copy are signed 32-bit integers.
 _MOST_SIZE = 2**31
 
-# Elements of m or n side by side in shared memory where operands lie along them: 128 bytes.
-SQUARE = 64
+# Bytes of m or n side by side in shared memory where operands lie along them.
+_LINE = 128
+
+
+def square(element_bytes: int) -> int:
+    """Return the elements of m or n side by side where operands lie along them."""
+    return _LINE // element_bytes
 
 
 @dataclass(frozen=True)
@@ -272,6 +278,6 @@ def _map(
         (max(inner, 1), max(outer, 1), parts.count or arithmetic.parts),
         # One part has no distance to the next, but the driver wants one that could be.
         (ld * size, (parts.stride or ld * max(outer, 1)) * size),
-        (block_k, share, 1) if k_fast else (SQUARE, block_k, 1),
-        block_k * size if k_fast else 2 * SQUARE,
+        (block_k, share, 1) if k_fast else (square(size), block_k, 1),
+        block_k * size if k_fast else _LINE,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.space import Constraint, composed
 from tilewright.stencil.base import Variant
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
-from tilewright.stencil.wgmma.call import SQUARE
+from tilewright.stencil.wgmma.call import square
 from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
     Values,
@@ -27,6 +28,12 @@ __all__ = ["constraints"]
 _INSTRUCTION_ROWS = 64
 _GROUP_ROWS = 8
 
+# A block's sides by what they run along: quantities of `composed`.
+_BLOCK_SIDES: dict[str, Callable[..., Values]] = {
+    "m": lambda block_m: block_m,
+    "n": lambda block_n: block_n,
+}
+
 # CUDA C++ Programming Guide, "Thread Block Clusters": so many on every device.
 _MOST_CLUSTER = 8
 
@@ -35,31 +42,38 @@ def constraints(
     variant: Variant, arithmetic: Arithmetic, device: DeviceSpec
 ) -> tuple[Constraint, ...]:
     """Return the named constraints; a limit that the device does not know applies none."""
+    sides = "nm" if arithmetic.rows_of_a(variant.k_fast) else "mn"
     return (
-        *_shapes(),
-        *_shares(variant.k_fast),
+        *_shapes(sides),
+        *_shares(variant.k_fast, sides, square(arithmetic.element_bytes)),
         *_slices(),
         *_by_threads(),
-        *_promotion(),
-        *_hardware(arithmetic, device),
-        *_heuristics(),
+        *_promotion(sides),
+        *_hardware(arithmetic, variant.k_fast, device),
+        *_heuristics(sides[0]),
     )
 
 
-def _shapes() -> tuple[Constraint, ...]:
+def _shapes(sides: str) -> tuple[Constraint, ...]:
+    """Return what an instruction asks for, whose columns and whose rows run along such sides."""
+    columns, rows = sides[0], sides[1]
     return (
         Constraint(
-            "whole instructions along m",
-            lambda block_m, instruction_m: block_m % instruction_m == 0,
+            f"whole instructions along {columns}",
+            composed(
+                lambda side, instruction_m: side % instruction_m == 0, side=_BLOCK_SIDES[columns]
+            ),
             "a consumer's part is a whole number of instructions wide",
             "divisibility",
         ),
         Constraint(
-            "whole instructions along n",
+            f"whole instructions along {rows}",
             composed(
-                lambda block_n, among: block_n % (_INSTRUCTION_ROWS * among) == 0, among=sharers
+                lambda side, among: side % (_INSTRUCTION_ROWS * among) == 0,
+                side=_BLOCK_SIDES[rows],
+                among=sharers,
             ),
-            "each consumer has whole instructions of 64 columns of C",
+            f"each consumer has whole instructions of {_INSTRUCTION_ROWS} rows",
             "divisibility",
         ),
         Constraint(
@@ -95,6 +109,9 @@ def _slices() -> tuple[Constraint, ...]:
     )
 
 
+# Of 16 bits, which alone threads bring, in a line of 128 bytes.
+_LINE_ELEMENTS = 64
+
 # Registers of a producer's thread for what it has read of a row of a tile, and for places.
 _READ, _PLACES = 0.5, 40
 
@@ -110,7 +127,7 @@ def _by_threads() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "lines of threads",
-            lambda tma, block_k: (tma == 1) | (block_k == SQUARE),
+            lambda tma, block_k: (tma == 1) | (block_k == _LINE_ELEMENTS),
             "threads bring lines of 128 bytes",
             "divisibility",
         ),
@@ -128,9 +145,12 @@ def _by_threads() -> tuple[Constraint, ...]:
     )
 
 
-def _shares(along_k: tuple[bool, bool]) -> tuple[Constraint, ...]:
-    """Return what lets the blocks of a cluster bring as much of a tile each."""
-    least_a, least_b = (_GROUP_ROWS if along else SQUARE for along in along_k)
+def _shares(along_k: tuple[bool, bool], sides: str, squares: int) -> tuple[Constraint, ...]:
+    """Return what lets the blocks of a cluster bring as much of a tile each.
+
+    Where it lies along m or n, shared memory has `squares` elements side by side.
+    """
+    least_a, least_b = (_GROUP_ROWS if along else squares for along in along_k)
     reason = "blocks of a cluster bring equal shares of a tile, in whole groups or squares"
     found = [
         Constraint(
@@ -160,28 +180,28 @@ def _shares(along_k: tuple[bool, bool]) -> tuple[Constraint, ...]:
             "divisibility",
         ),
     ]
-    if not along_k[0]:
+    if sides[0] == "m" and not along_k[0]:  # A gives the instruction's columns
         found.append(
             Constraint(
                 "instructions of whole squares",
-                lambda instruction_m: instruction_m % SQUARE == 0,
-                f"where A lies along m, shared memory has squares of {SQUARE} elements",
+                lambda instruction_m: instruction_m % squares == 0,
+                f"where A lies along m, shared memory has squares of {squares} elements",
                 "divisibility",
             )
         )
     return tuple(found)
 
 
-def _promotion() -> tuple[Constraint, ...]:
+def _promotion(sides: str) -> tuple[Constraint, ...]:
     def whole(promote_k: Values, block_k: Values) -> Values:
         at_least = np.maximum(promote_k, 1)
         return (promote_k == 0) | (block_k % at_least == 0) | (promote_k % block_k == 0)
 
     def in_turn(
-        partials: Values, promote_k: Values, block_k: Values, block_m: Values, block_n: Values,
+        partials: Values, promote_k: Values, block_k: Values, across: Values, down: Values,
         instruction_m: Values, among: Values,
     ) -> Values:  # fmt: skip
-        pieces = block_m // instruction_m * (block_n // among // _INSTRUCTION_ROWS)
+        pieces = across // instruction_m * (down // among // _INSTRUCTION_ROWS)
         often = block_k // np.maximum(promote_k, 1) * pieces
         return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (often > 1))
 
@@ -194,17 +214,24 @@ def _promotion() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "sets of partial sums",
-            composed(in_turn, among=sharers),
+            composed(
+                in_turn, across=_BLOCK_SIDES[sides[0]], down=_BLOCK_SIDES[sides[1]], among=sharers
+            ),
             "two sets make a difference where a stage is promoted more than once",
             "divisibility",
         ),
     )
 
 
-def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, ...]:
+def _hardware(
+    arithmetic: Arithmetic, k_fast: tuple[bool, bool], device: DeviceSpec
+) -> tuple[Constraint, ...]:
     room = device.shared_bytes_per_block
     memory = device.shared_bytes_per_multiprocessor
     shared = functools.partial(shared_bytes, arithmetic=arithmetic)
+    # Rows in registers: four words for every 8 steps of a stage and 64 rows.
+    words = 1 / 2 if arithmetic.rows_in_registers(k_fast) else 0
+    rows = _BLOCK_SIDES["m" if arithmetic.rows_of_a(k_fast) else "n"]
     found = [
         Constraint(
             "shared memory of a block",
@@ -215,10 +242,13 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
         Constraint(
             "registers of a consumer",
             composed(
-                lambda held, taken, started: (
-                    held + OTHER_REGISTERS <= np.where(taken == 0, started, taken)
+                lambda held, block_k, side, among, taken, started: (
+                    held + words * block_k * (side // (_INSTRUCTION_ROWS * among)) + OTHER_REGISTERS
+                    <= np.where(taken == 0, started, taken)
                 ),
                 held=sums,
+                side=rows,
+                among=sharers,
                 taken=consumer_registers,
                 started=starting_registers,
             ),
@@ -257,11 +287,13 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
     return tuple(found)
 
 
-def _heuristics() -> tuple[Constraint, ...]:
+def _heuristics(columns: str) -> tuple[Constraint, ...]:
     return (
         Constraint(
             "instructions wide enough",
-            lambda block_m, instruction_m: instruction_m * 4 >= block_m,
+            composed(
+                lambda side, instruction_m: instruction_m * 4 >= side, side=_BLOCK_SIDES[columns]
+            ),
             "a row of more than four short instructions reads its operand of B too often",
             "heuristic",
         ),

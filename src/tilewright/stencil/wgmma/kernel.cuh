@@ -33,7 +33,12 @@
  * core wants it, its 16-byte pieces exchanged within rows so that eight rows meet all banks:
  *
  *     memory along k: rows of m (or n), BLOCK_K elements = ROW_BYTES each
- *     memory along m (or n), 16-bit types only: squares of 64 elements by BLOCK_K rows of k
+ *     memory along m (or n): squares of 128 bytes of elements by BLOCK_K rows of k
+ *
+ * The tensor core reads the latter of 16-bit types alone.  Of 32-bit ones it takes rows from
+ * registers, which lanes fill from shared memory in either order (rows.cuh).  Where A is what lies
+ * along m, rows run along m and columns along n: m and n change places in the drawing, and rows are
+ * turned before they are stored (store.cuh).
  *
  * Whatever lies outside a matrix arrives as zeros: neither m, n nor k need be multiples of
  * anything.  Only base and leading dimension of A and B are multiples of 16 bytes.
@@ -105,9 +110,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         begin_barriers(arena);
     }
     cluster_barrier();
-#ifdef EARLY
     WAIT_FOR_PREVIOUS();
-#endif
     const int run = ROUTED ? *run_if : run_value;
     /* Another launch is the one for these numbers. */
     if (!IS_WANTED(run, run_value))

@@ -10,8 +10,8 @@
 
 /* A consumer's part of the block: ROWS x COLUMNS results of one instruction, each held by
  * its threads as SUMS numbers. */
-#define ROWS (BLOCK_N / (64 * SHARERS))
-#define COLUMNS (BLOCK_M / INSTRUCTION_M)
+#define ROWS (SIDE_OF_ROWS / (64 * SHARERS))
+#define COLUMNS (SIDE_OF_COLUMNS / INSTRUCTION_M)
 #define PIECES (ROWS * COLUMNS)
 #define SUMS_OF_THREAD (PIECES * SUMS)
 
@@ -31,39 +31,71 @@ template <int K_FAST> HELPER int distance(int side, int k)
                   : side / SQUARE * (BLOCK_K * 128) + k * 128;
 }
 
-/* The parts of A and B in product number i. */
-HELPER int part_of_a(int i) { return (int)(PRODUCTS >> 4 * i & 15) / 4; }
-HELPER int part_of_b(int i) { return (int)(PRODUCTS >> 4 * i & 15) % 4; }
+/* Where the parts of the operands in product number i begin, in bytes behind their first ones. */
+HELPER int part_of_rows(int i)
+{
+    const int number = (int)(PRODUCTS >> 4 * i & 15);
+    return ROWS_OF_A ? number / 4 * PART_BYTES_A : number % 4 * PART_BYTES_B;
+}
+
+HELPER int part_of_columns(int i)
+{
+    const int number = (int)(PRODUCTS >> 4 * i & 15);
+    return ROWS_OF_A ? number % 4 * PART_BYTES_B : number / 4 * PART_BYTES_A;
+}
 
 /* A stage as one consumer sees it. */
 struct view {
-    operand_at a, b;
+    shared_at own; /* of its rows */
+    operand_at rows, columns;
 };
 
 HELPER view view_of(shared_at stage)
 {
     const int row = PINGPONG ? 0 : THREAD_ID / GROUP * ROWS * 64;
+    const shared_at a = stage, b = stage + PARTS * PART_BYTES_A, rows = ROWS_OF_A ? a : b;
     view v;
-    v.a = start_of<K_FAST_A>(stage);
-    v.b = start_of<K_FAST_B>(stage + PARTS * PART_BYTES_A) + (distance<K_FAST_B>(row, 0) >> 4);
+    v.own = rows + distance<K_FAST_ROWS>(row, 0);
+    v.rows = start_of<K_FAST_ROWS>(rows) + (distance<K_FAST_ROWS>(row, 0) >> 4);
+    v.columns = start_of<K_FAST_COLUMNS>(ROWS_OF_A ? b : a);
     return v;
 }
+
+#if ROWS_IN_REGISTERS
+#include "wgmma/rows.cuh"
+#endif
 
 /* Start the products of DEPTH steps of k, from `k` of the tile on, for one piece.  Without
  * `go_on` the first of them forgets what the sums were. */
 template <int DEPTH> HELPER void start_products(accumulator *sum, view v, int piece, int k, int go_on)
 {
     const int row = piece / COLUMNS * 64, column = piece % COLUMNS * INSTRUCTION_M;
+#if ROWS_IN_REGISTERS
+    words_of_rows words[PRODUCT_COUNT * (DEPTH / STEP_K)];
+    UNROLL for (int i = 0; i < PRODUCT_COUNT; ++i)
+        UNROLL for (int l = 0; l < DEPTH; l += STEP_K)
+            words[(i * DEPTH + l) / STEP_K] =
+                read_rows(v.own + part_of_rows(i) + distance<K_FAST_ROWS>(row, k + l));
+    begin_multiplies();
+#endif
     UNROLL for (int i = 0; i < PRODUCT_COUNT; ++i)
         UNROLL for (int l = 0; l < DEPTH; l += STEP_K) {
-            const int a = part_of_a(i) * PART_BYTES_A + distance<K_FAST_A>(column, k + l);
-            const int b = part_of_b(i) * PART_BYTES_B + distance<K_FAST_B>(row, k + l);
-            start_multiply(sum, v.b + (b >> 4), v.a + (a >> 4), i || l ? 1 : go_on);
+            const int at = part_of_columns(i) + distance<K_FAST_COLUMNS>(column, k + l);
+#if ROWS_IN_REGISTERS
+            start_multiply_words(sum, words[(i * DEPTH + l) / STEP_K].word, v.columns + (at >> 4),
+                                 i || l ? 1 : go_on);
+#else
+            const int own = part_of_rows(i) + distance<K_FAST_ROWS>(row, k + l);
+            start_multiply(sum, v.rows + (own >> 4), v.columns + (at >> 4), i || l ? 1 : go_on);
+#endif
         }
 }
 
 HELPER void start_stage(accumulator *sum, view v, int go_on)
 {
+#if ROWS_IN_REGISTERS /* those of the stage before are overwritten; other consumers multiply meanwhile */
+    wait_for_multiplies<0>();
+#endif
     begin_multiplies();
     UNROLL for (int piece = 0; piece < PIECES; ++piece)
         start_products<BLOCK_K>(sum + piece * SUMS, v, piece, 0, go_on);

@@ -61,13 +61,13 @@ def variant_of(problem: Problem, arithmetic: str = IEEE) -> Variant:
             )
         made = replace(ARITHMETICS[arithmetic], routed=True)
         variant = TensorVariant(*vars(variant).values(), arithmetic=made)
-        along_k = not made.either_order
+        reads = made.reads(variant.k_fast)
     else:
-        along_k = problem.precision.reads_along_k
-    if along_k and not all(variant.k_fast):
+        reads = problem.precision.reads(variant.k_fast)
+    if not reads:
         element = made.element if arithmetic != IEEE else problem.precision.letter
         raise ValueError(
-            f"trans={problem.trans!r}: tensor cores read {element} along k only, so a pass before"
-            " them brings operands into that order; use trans TN"
+            f"trans={problem.trans!r}: tensor cores do not read {element} in that order, so a pass"
+            " before them brings operands into another; use trans TN"
         )
     return variant

@@ -44,6 +44,19 @@ HELPER slice slice_of(unsigned int steps, unsigned int number, unsigned int slic
     return found;
 }
 
+#if ROWS_OF_A
+/* Leave this thread's sums: four lanes write two sectors. */
+HELPER void leave_sums(isize m, isize n, tile at, const accumulator *sum, unsigned char *workspace)
+{
+    UNROLL for (int part = 0; part < ROWS; ++part)
+        UNROLL for (int eight = 0; eight < BLOCK_N; eight += 8) {
+            const int row = row_of(part), column = eight + THREAD_ID % 32 / 4;
+            const sums_of_chunk v = turned(sum, part, eight);
+            if (at.i0 + row < m && at.j0 + column < n)
+                *(sums_of_chunk *)(part_at(workspace, BLOCK_ID) + column * BLOCK_M + row) = v;
+        }
+}
+#else
 /* Leave this thread's sums: four lanes write a sector. */
 HELPER void leave_sums(isize m, isize n, tile at, const accumulator *sum, unsigned char *workspace)
 {
@@ -61,6 +74,8 @@ HELPER void leave_sums(isize m, isize n, tile at, const accumulator *sum, unsign
             }
     }
 }
+
+#endif
 
 /* Threads that share four sums: a power of two, at most a warp; none adds up more than eight parts
  * otherwise, all of which are on their way at once.  Parts come from the L2. */

@@ -13,31 +13,39 @@ __all__ = ["parameters"]
 # Rows of a tile that lies along k are so many bytes: as many as pieces are exchanged within.
 _ROWS = (64, 128)
 
-# Rows of a block and of an instruction.  Those that are no multiple of 64, for which A must lie
-# along k, fill the last wave of some results better.
-_ALONG_M = (64, 96, 128, 144, 160, 176, 192, 208, 256)
+# Columns of an instruction's result, and a block's side along them.  Those that are no multiple of
+# 64, for which that operand must lie along k, fill the last wave of some results better.
+_COLUMNS = (64, 96, 128, 144, 160, 176, 192, 208, 256)
 
 # Multiprocessors of Hopper's models: H20, H100 PCIe, H100 SXM and H200.  A part of one has others.
 _MULTIPROCESSORS = (78, 114, 132)
 
 
-def parameters(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[Parameter, ...]:
+def parameters(
+    arithmetic: Arithmetic, multiprocessors: int = 1, *, rows_of_a: bool = False
+) -> tuple[Parameter, ...]:
     """Return what may be varied for an arithmetic, on a device of so many multiprocessors.
 
-    1 stands for an architecture without a device.
+    1 stands for an architecture without a device.  With `rows_of_a` an instruction's rows run along
+    m, and what usually is along m is along n.
     """
     return (
-        *_tiles(arithmetic),
+        *_tiles(arithmetic, rows_of_a),
         *_pipeline(arithmetic),
         *_grid(multiprocessors),
         _copies(arithmetic),
     )
 
 
-def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
+def _tiles(arithmetic: Arithmetic, rows_of_a: bool) -> tuple[Parameter, ...]:
     block_m, block_n = block_sides((64, 128, 192, 256), "registers")
+    if rows_of_a:
+        block_n = replace(block_n, values=_COLUMNS)
+    else:
+        block_m = replace(block_m, values=_COLUMNS)
+    columns, rows = "nm" if rows_of_a else "mn"
     return (
-        replace(block_m, values=_ALONG_M),
+        block_m,
         block_n,
         Parameter(
             "block_k",
@@ -47,8 +55,8 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
         ),
         Parameter(
             "instruction_m",
-            _ALONG_M,
-            "columns of an instruction's result, along m; its 64 rows are along n",
+            _COLUMNS,
+            f"columns of an instruction's result, along {columns}; its 64 rows are along {rows}",
             "short ones read more of shared memory for each multiply-add",
         ),
         Parameter(

@@ -8,8 +8,19 @@
  * 16-byte pieces are exchanged. */
 #define ROW_BYTES (BLOCK_K * ELEMENT_BYTES)
 
-/* Elements of m or n side by side where memory runs along them: 128 bytes of 16-bit ones. */
-#define SQUARE 64
+/* Elements of m or n side by side where memory runs along them: 128 bytes. */
+#define SQUARE (128 / ELEMENT_BYTES)
+
+/* Which operand gives an instruction its rows: B, or A where its 32-bit elements lie along m. */
+#define ROWS_OF_A (ELEMENT_BYTES == 4 && !K_FAST_A)
+#define K_FAST_ROWS (ROWS_OF_A ? K_FAST_A : K_FAST_B)
+#define K_FAST_COLUMNS (ROWS_OF_A ? K_FAST_B : K_FAST_A)
+#define SIDE_OF_ROWS (ROWS_OF_A ? BLOCK_M : BLOCK_N)
+#define SIDE_OF_COLUMNS (ROWS_OF_A ? BLOCK_N : BLOCK_M)
+
+/* The tensor core reads 32-bit elements of shared memory along k alone; rows may come from
+ * registers, which lanes fill from memory in either order. */
+#define ROWS_IN_REGISTERS (ELEMENT_BYTES == 4 && !K_FAST_ROWS)
 
 #if !TMA
 #include "wgmma/by_threads.cuh"

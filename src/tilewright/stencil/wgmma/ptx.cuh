@@ -252,6 +252,14 @@ HELPER void settle(accumulator *sum, int count)
 #endif
 }
 
+/* A word of shared memory.  Volatile: none moves before the wait for what it reads. */
+HELPER unsigned int read_word(shared_at from)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from));
+    return v;
+}
+
 #include "wgmma/instruction.cuh"
 
 /* ---- numbers ---- */
@@ -329,10 +337,9 @@ HELPER unsigned int of_quad_lane(unsigned int v, int lane)
 #endif
 
 /* Two lanes side by side have a pair of each of two groups; afterwards the even one has both
- * of the first group and the odd one both of the second.  4-byte results stay where they are. */
-HELPER void exchange_pairs(scalar *v)
+ * of the first group and the odd one both of the second. */
+HELPER void exchange_floats(float *v)
 {
-#if OUTPUT_BYTES == 2
     const bool odd = THREAD_ID & 1;
     UNROLL for (int e = 0; e < 2; ++e) {
         float got;
@@ -341,7 +348,35 @@ HELPER void exchange_pairs(scalar *v)
                      : "f"(odd ? v[e] : v[2 + e]));
         (odd ? v[e] : v[2 + e]) = got;
     }
+}
+
+/* The same of a lane's results, of which four bytes stay where they are. */
+HELPER void exchange_pairs(scalar *v)
+{
+#if OUTPUT_BYTES == 2
+    exchange_floats(v);
 #endif
 }
+
+#if ELEMENT == ELEMENT_TF32
+/* The transpose of 8 x 8 words whose halves are in two registers (PTX ISA, "movmatrix"). */
+HELPER unsigned int turned_halves(unsigned int v)
+{
+    unsigned int found;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(found) : "r"(v));
+    return found;
+}
+
+/* Of 8 x 8 numbers lane l has those from column 2 (l % 4) on of row l / 4; afterwards those from row
+ * 2 (l % 4) on of column l / 4. */
+HELPER void turn_pair(float *to, const float *from)
+{
+    const unsigned int first = __float_as_uint(from[0]), second = __float_as_uint(from[1]);
+    const unsigned int low = turned_halves(of_bytes(first, second, LOW_HALVES));
+    const unsigned int high = turned_halves(of_bytes(first, second, HIGH_HALVES));
+    to[0] = __uint_as_float(of_bytes(low, high, LOW_HALVES));
+    to[1] = __uint_as_float(of_bytes(low, high, HIGH_HALVES));
+}
+#endif
 
 #endif /* EMULATED */

@@ -1,18 +1,15 @@
-"""Lists of an instruction's registers, which PTX wants by name: one for each number of sums."""
+"""Lists of an instruction's registers, which PTX wants by name."""
 
 from __future__ import annotations
 
 __all__ = ["register_lists"]
 
-# Numbers of sums that instruction.cuh has lists for.
-_IN_TEXT = 32, 48, 64, 96, 128
-
-# Operands behind the sums: rows, columns, whether sums go on, and the order of either.
-_OPERANDS = 5
+# Operands behind the sums, at most: four words of rows, where columns are, whether sums go on.
+_OPERANDS = 6
 
 
 def register_lists(columns: int) -> dict[str, str]:
-    """Return macros that instruction.cuh lacks for an instruction of so many columns.
+    """Return the macros that instruction.cuh names registers by.
 
     Parameters
     ----------
@@ -22,14 +19,11 @@ def register_lists(columns: int) -> dict[str, str]:
     Returns
     -------
     dict
-        ``NAMES``, ``BEHIND(x)`` and ``REGISTERS``; empty where the text has them.
+        ``NAMES``, ``REGISTERS`` and ``PLACE_0`` to ``PLACE_5``.
     """
     count = columns // 2
-    if count in _IN_TEXT:
-        return {}
-    behind = range(count, count + _OPERANDS)
+    places = {f"PLACE_{i}": f'"{count + i}"' for i in range(_OPERANDS)}
     return {
         "NAMES": '"' + ", ".join(f"%{i}" for i in range(count)) + '"',
-        "BEHIND(x)": "x(" + ", ".join(f'"{i}"' for i in behind) + ")",
         "REGISTERS": ", ".join(f"SUM({i})" for i in range(count)),
-    }
+    } | places

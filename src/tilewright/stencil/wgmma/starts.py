@@ -106,6 +106,11 @@ _FP8: tuple[tuple[int, ...], ...] = (
     (128, 256, 128, 2, 0, 128, 4, 128, 1, 1, 1, 1, 4, 132),
     (128, 256, 64, 2, 0, 128, 4, 128, 2, 1, 1, 1, 4, 132),
     (192, 128, 192, 2, 0, 128, 5, 128, 1, 1, 1, 1, 8, 132),
+    (176, 128, 176, 2, 0, 128, 5, 128, 1, 1, 1, 1, 4, 132),
+    (160, 128, 160, 2, 0, 128, 6, 128, 1, 1, 1, 1, 4, 132),
+    (96, 256, 96, 2, 0, 128, 5, 128, 1, 1, 1, 1, 4, 132),
+    (96, 192, 96, 3, 0, 128, 6, 128, 1, 1, 1, 1, 8, 132),
+    (96, 128, 96, 2, 0, 128, 8, 128, 1, 1, 1, 1, 8, 132),
     (128, 128, 128, 2, 0, 128, 6, 128, 1, 1, 1, 1, 4, 132),
     (128, 128, 128, 2, 0, 128, 6, 64, 2, 1, 1, 1, 4, 132),
     (128, 128, 128, 2, 1, 128, 6, 128, 1, 1, 1, 1, 4, 132),
@@ -141,7 +146,9 @@ _SAME = {
 _PROMOTE_K, _MOST_SUMS = 128, 64
 
 
-def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, int], ...]:
+def starts(
+    arithmetic: Arithmetic, multiprocessors: int = 1, *, rows_of_a: bool = False
+) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the fastest for large results first.
 
     Parameters
@@ -151,6 +158,8 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
     multiprocessors : int
         Of the device, which persistent blocks fill; 1 of an architecture without a device leaves
         what was measured.
+    rows_of_a : bool
+        Whether an instruction's rows run along m: then m and n change places.
     """
     found = []
     rows: list[tuple[tuple[int, ...], dict[str, int]]] = [(x, {}) for x in _shapes(arithmetic)]
@@ -161,8 +170,16 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes
         if values["multiprocessors"] and multiprocessors > 1:
             values["multiprocessors"] = multiprocessors
+        if rows_of_a:
+            values |= {name: values[other] for name, other in _OTHER_SIDE.items()}
         found.append(values)
     return tuple(found)
+
+
+# What m and n exchange.
+_OTHER_SIDE = {
+    "block_m": "block_n", "block_n": "block_m", "cluster_m": "cluster_n", "cluster_n": "cluster_m",
+}  # fmt: skip
 
 
 def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:

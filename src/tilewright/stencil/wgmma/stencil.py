@@ -107,23 +107,23 @@ class Wgmma(Stencil):
                 f"precision={variant.precision.letter!r} is none of tensor cores;"
                 " use another stencil, or name an arithmetic such as fp16x3"
             )
-        if not found.either_order and not all(variant.k_fast):
+        if not found.reads(variant.k_fast):
             raise ValueError(
-                f"trans_a={variant.trans_a} trans_b={variant.trans_b}: tensor cores read"
-                f" {found.element} contiguous along k only; transpose first, and use T and N"
+                f"trans_a={variant.trans_a} trans_b={variant.trans_b}: tensor cores do not read"
+                f" {found.element} in that order; transpose first, and use T and N"
             )
         return found
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
         made = self.arithmetic(variant)
-        return Space(
-            self.name, parameters(made, device.multiprocessors), constraints(variant, made, device)
-        )
+        of = parameters(made, device.multiprocessors, rows_of_a=made.rows_of_a(variant.k_fast))
+        return Space(self.name, of, constraints(variant, made, device))
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
-        found = starts(self.arithmetic(variant), device.multiprocessors)
+        made = self.arithmetic(variant)
+        found = starts(made, device.multiprocessors, rows_of_a=made.rows_of_a(variant.k_fast))
         return tuple(Config(self.name, values) for values in found)
 
     def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
@@ -325,7 +325,6 @@ class Wgmma(Stencil):
             "ROUTED": int(made.routed),
             "PRODUCER_REGISTERS": int(producer_registers(**split)),
             "CONSUMER_REGISTERS": int(consumer_registers(**split)),
-            "EARLY": 1,
         }
         if self.compensates(config, variant):
             defines["COMPENSATED"] = 1
@@ -337,8 +336,7 @@ class Wgmma(Stencil):
         kernel = "kernel"
         if is_small(config):
             kernel, defines = "small", defines | small.DEFINES | {"BATCHED": 1}
-        else:
-            defines |= register_lists(config.integer("instruction_m"))
+        defines |= register_lists(int(defines["INSTRUCTION_M"]))
         text = read_sources("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES

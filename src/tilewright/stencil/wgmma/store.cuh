@@ -29,7 +29,7 @@ HELPER void store_element(result to, accumulator sum, isize i, isize j)
  */
 #define LINES (2 * ROWS)
 
-/* A column of C within the block's tile. */
+/* A column of C within the block's tile; a row, where rows are of A. */
 HELPER int column_of(int line)
 {
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
@@ -86,6 +86,54 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *s
         }
     }
 }
+
+#if ROWS_OF_A
+/* Rows of A are turned on their way to C, whose columns then are side by side: of 8 x 8 elements a lane
+ * gets two of column l / 4, and two lanes exchange those of two such squares.
+ *
+ *     column l / 4 of 16 rows    | lane 0: 0 to 3 | lane 2: 4 to 7 | lane 1: 8 to 11 | lane 3: 12 to 15 |
+ */
+
+/* A lane's first row, of those in a part of 64, within the block's tile. */
+HELPER int row_of(int part)
+{
+    const int warp = THREAD_ID / 32, own = PINGPONG ? 0 : warp / 4 * (ROWS * 64);
+    return own + part * 64 + warp % 4 * 16 + THREAD_ID % 2 * 8 + THREAD_ID % 4 / 2 * 4;
+}
+
+/* Four sums from there on, of the lane's column of eight. */
+HELPER sums_of_chunk turned(const accumulator *sum, int part, int eight)
+{
+    sums_of_chunk v;
+    UNROLL for (int h = 0; h < 2; ++h) turn_pair(v.e + 2 * h, pair_of(sum, 2 * part + h, eight));
+    exchange_floats(v.e);
+    return v;
+}
+
+HELPER void store_rows(result to, tile at, const accumulator *sum)
+{
+    const bool aligned = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
+    UNROLL for (int part = 0; part < ROWS; ++part) {
+        const isize i = at.i0 + row_of(part);
+        UNROLL for (int eight = 0; eight < BLOCK_N; eight += 8) {
+            const isize j = at.j0 + eight + THREAD_ID % 32 / 4;
+            sums_of_chunk v = turned(sum, part, eight);
+            output *const c = to.c + i + j * to.ld;
+            if (j < to.n && aligned && i + 4 <= to.m) {
+                sums_of_chunk old = {};
+                if (to.beta != 0)
+                    old = *(const sums_of_chunk *)c;
+                UNROLL for (int e = 0; e < 4; ++e) v.e[e] = combined(to, v.e[e], 0, &old.e[e]);
+                *(sums_of_chunk *)c = v;
+            } else if (j < to.n) {
+                UNROLL for (int e = 0; e < 4; ++e)
+                    if (i + e < to.m)
+                        c[e] = combined(to, v.e[e], 0, c + e);
+            }
+        }
+    }
+}
+#endif
 
 /* Whether columns that are not aligned are written in whole sectors. */
 #define SHIFTED (OUTPUT_BYTES == 2 && !SCALED)
@@ -217,6 +265,10 @@ HELPER void store_results(result to, tile at, const scalar *sum)
 {
 #if EPILOGUE && SHIFTED /* one way is enough: less code */
     store_shifted(to, at, sum);
+    return;
+#endif
+#if ROWS_OF_A
+    store_rows(to, at, sum);
     return;
 #endif
     if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)

@@ -27,9 +27,9 @@
 #define TMA 1
 #endif
 
-/* With EARLY a launch may begin when the blocks of the one before it on the stream have ended, and
- * waits for what these wrote before it touches memory: barriers begin and maps come meanwhile.  To let
- * it begin sooner, as soon as all blocks run, took longer (H100, squares and layers of 16 bits). */
+/* A launch may begin when the blocks of the one before it on the stream have ended, and waits for what
+ * these wrote before it touches memory: barriers begin and maps come meanwhile.  To let it begin
+ * sooner, as soon as all blocks run, took longer (H100, squares and layers of 16 bits). */
 
 /* Whether more follows the product than alpha and beta (epilogue.cuh). */
 #ifndef EPILOGUE

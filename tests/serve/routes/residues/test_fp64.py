@@ -29,6 +29,7 @@ def test_where_no_tensor_cores_are_known_ieee_serves():
     assert "tensor cores" in told.reason
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize(("trans", "order"), [("NN", "CF"), ("TC", "FC"), ("CT", "CC")])
 def test_residues_serve_every_operation_and_order(dtype, trans, order):

@@ -49,6 +49,7 @@ def drawn(seed: int, m: int, n: int, k: int, dtype: str) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 def test_a_certified_product_says_so(multiply, dtype):
     a, b = drawn(0, 70, 50, 200, dtype)
