@@ -96,8 +96,8 @@ def test_the_loop_is_printed_line_by_line(capsys, name, mnemonic):
     ("command", "said"),
     [
         ("space --arithmetic fp8", "arithmetic='fp8' is unknown; use ieee or one of fp16x3"),
-        ("space --precision tf32", "trans='NN': tensor cores read tf32 along k only"),
-        ("space --arithmetic tf32x3", "trans='NN': tensor cores read tf32 along k only"),
+        ("space --precision tf32 --trans NT", "trans='NT': tensor cores do not read tf32 in that"),
+        ("space --arithmetic tf32x3", "trans='NN': tensor cores do not read tf32 in that order"),
         ("space --arithmetic bf16x6 --precision d", "goes with precision s, not d; use ieee"),
         ("space --arithmetic bf16x6 --stencil portable", "stencil='portable' has no arithmetic="),
         ("space --arithmetic bf16x6 --arch sm_80", "arch='sm_80' lacks what wgmma takes"),
