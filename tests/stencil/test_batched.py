@@ -24,6 +24,7 @@ def check(device, config: Config, name: str) -> None:
     check_batches(Bench(device, kernel, Batched(family, config, of), config, of))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["sNN", "dTN", "cNT", "zTT"])
 def test_portable_kernels_compute_batches(live, name):
     check(live, stencil("portable").batch_configs(variant(name))[0], name)

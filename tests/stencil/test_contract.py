@@ -45,7 +45,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, feature: Feature, way: W
     certify(emulated, run.kernel, way.family, run.config, way.of)
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(9)
 @pytest.mark.parametrize(("feature", "way"), rows(lambda one: one.ways))
 def test_every_way_computes_the_product(
     emulated: EmulatedDevice, feature: Feature, way: Way
@@ -96,7 +96,7 @@ def passes(live: EmulatedDevice, fault: Fault, family: Stencil) -> None:
         way.bench(live, blocks, family).exact(check, np.random.default_rng(seed))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(("feature", "name"), rows(lambda one: one.faults))
 def test_the_emulator_finds(emulated: EmulatedDevice, feature: Feature, name: str) -> None:
     """Each fault, put into the source, fails checks that the source passes."""

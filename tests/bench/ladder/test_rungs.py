@@ -91,7 +91,7 @@ def test_edges_scalars_offsets_and_padding(live: LiveDevice, one: Rung):
     bench.propagation((19, 21, 13), rng)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_an_empty_sum_is_zero_whatever_alpha_is(one: Rung):
     bench = built(one, CPU)
@@ -118,6 +118,7 @@ def test_any_shape(one: Rung, m: int, n: int, k: int, beta: int, padding: int, o
     bench.exact(check, np.random.default_rng(m))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_the_whole_contract(one: Rung):
     bench = built(one, CPU)

@@ -44,14 +44,14 @@ def compiled(config: Config | None, name: str) -> tuple[LiveDevice, Kernel, Sten
     return live(), kernel, family, chosen, of
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", ["eNN", "eTN", "fNT", "fTT"])
 def test_packed_kernels_keep_the_whole_contract(name):
     """Bit for bit on integers of 82 bits, scalars, padding, NaN; bounded on random data."""
     assert 0 < certify(*compiled(None, name)) < error_bound(100, 2.0**-103, False)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("config", "name"), [(PLAIN, "eTN"), (MIXED, "fNT"), (PLAIN, "wCN")])
 def test_portable_kernels_keep_the_whole_contract(config, name):
     certify(*compiled(config, name))
@@ -70,7 +70,7 @@ def test_blocks_of_pairs_have_sides_of_their_own():
         assert all((c in space) is known for c in with_sides)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("letter", list(DOUBLE_DOUBLE))
 def test_every_transpose_is_right(letter):
     for a, b in transposes_of(DOUBLE_DOUBLE[letter]):
@@ -88,7 +88,7 @@ def unrolled(config: Config) -> int:
     return tile * config.integer("unroll_k")
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("letter", ["e", "f"])
 @pytest.mark.parametrize("family", ["packed", "portable"])
 def test_drawn_configs_are_right(family, letter):
@@ -142,7 +142,7 @@ def test_the_contract_at_k_4096(accuracy, phi):
     assert eta_of(tw.gemm(a, b, accuracy=accuracy, device="opencl"), a, b) <= 2.0**-100
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("k", "phi"), [(16384, 4), (16384, 2), (1024, 4)])
 @pytest.mark.parametrize("letter", ["e", "f"])
 def test_errors_of_one_chain_grow_with_the_root_of_k(letter, k, phi):

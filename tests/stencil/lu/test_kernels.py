@@ -81,7 +81,7 @@ def says(order, expected, top):
     )
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     ("letter", "rows", "width", "each", "cluster"),
     [

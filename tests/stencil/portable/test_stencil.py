@@ -79,7 +79,7 @@ SWEPT = VARIANTS[::3]
 
 
 # Drivers compile each config for seconds; the first half has the default one.
-@pytest.mark.every(56)
+@pytest.mark.thorough
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(("name", "half"), [(name, half) for name in SWEPT for half in (0, 1)])
 def test_many_configs_are_right(on: Runner, name: str, half: int):

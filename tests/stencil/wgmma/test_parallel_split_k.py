@@ -59,6 +59,15 @@ def test_every_arithmetic_may_be_sliced(emulated: EmulatedDevice, name: str) -> 
 
 
 @needs_compiler
+@pytest.mark.parametrize("trans", thorough_but(["NN"], ["NN", "TT"]))
+def test_rows_of_either_operand_may_be_sliced(emulated: EmulatedDevice, trans: str) -> None:
+    """Of TF32 rows are of A where it lies along m: parts lie in the workspace as any."""
+    sides = {"block_m": 128, "block_n": 64} if trans == "NN" else {}
+    run = sliced(emulated, "tf32", 3, trans, **sides)
+    run.check(Case(150, 131, 225, 2, -1, padding=1, padding_c=3))
+
+
+@needs_compiler
 def test_operands_of_empty_products_are_not_read(emulated: EmulatedDevice) -> None:
     run = sliced(emulated, "f16", 2)
     values = drawn(np.random.default_rng(0), Case(8, 8, 70), run.variant)

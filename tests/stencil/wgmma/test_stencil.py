@@ -58,12 +58,10 @@ def test_either_order_of_either_operand(emulated: EmulatedDevice, trans: str) ->
 ORDERS_OF_TF32 = [
     ("TT", {}),
     ("NN", {}),
-    ("TT", {"consumers": 1, "cluster_n": 2, "beta": 2}),
     ("NN", {"block_n": 208, "instruction_m": 208, "cluster_m": 2, "beta": 2}),
+    ("TT", {"consumers": 1, "cluster_n": 2, "beta": 2}),
     ("NN", {"block_k": 16, "pingpong": 1, "multiprocessors": 78}),
     ("TT", {"promote_k": 32, "partials": 1}),
-    ("NN", {"parallel_split_k": 1}),
-    ("TT", {"parallel_split_k": 1}),
 ]
 
 

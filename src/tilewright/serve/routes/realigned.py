@@ -1,8 +1,9 @@
 """Products whose operands are copied first, where that is expected to be faster.
 
 The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
-once; tensor cores take 8-bit elements along k alone.  A pass over memory (realign.cl) makes such a
-copy of any operand: transposed if it runs the other way, its columns aligned if they were not.
+once; tensor cores take 8-bit elements along k alone, and of TF32 one operand or both.  A pass over
+memory (realign.cl) makes such a copy of any operand: transposed if it runs the other way, its
+columns aligned if they were not.
 What that costs grows with the square of a size, what it wins with the cube::
 
     A as it lies, or its copy  --+
@@ -137,7 +138,7 @@ def _read(op: Trans, copy: Realigned | None) -> Trans:
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
     """Return the way of which the shortest time is expected.
 
-    Of operands that are read along k alone, whatever does not lie so is copied.  Of others nothing
+    Of operands that are read along k what no kernel reads as it lies is copied.  Of others nothing
     is where the device's table does not say what a copy costs, or has no times of such products in
     this precision, or what copies win is less than is worth it; or without a core.
 

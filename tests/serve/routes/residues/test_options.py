@@ -79,6 +79,7 @@ def test_a_batch_is_certified_as_a_whole(multiply):
 _FAULT = "KERNEL void fault(GLOBAL unsigned char *x, isize at) { x[at] ^= 4; }"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("memory", ["residues a", "residues c"])
 def test_a_fault_in_a_residue_is_found(multiply, monkeypatch, dtype, memory):
