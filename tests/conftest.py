@@ -25,11 +25,10 @@ os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 os.environ["TILEWRIGHT_HOST_BLAS"] = "0"
 
 # How long an example takes is for the machine's load to say; what fixtures give is for all examples
-# of a test.  Half of hypothesis' own number: a continuous integration has two cores and minutes.
+# of a test.
 settings.register_profile(
     "tilewright",
     deadline=None,
-    max_examples=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("tilewright")

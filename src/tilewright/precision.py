@@ -119,8 +119,8 @@ class Precision:
     def reads(self, k_fast: tuple[bool, bool]) -> bool:
         """Whether there are kernels for A and B that lie along k, or along m and n.
 
-        Tensor cores take 8-bit elements along k alone, and of 32 bits one operand in either order
-        (`tilewright.stencil.wgmma`).
+        Tensor cores transpose 16-bit elements.  Of 32 bits they take one operand from registers,
+        whatever its order in memory; they would of 8 bits, but lanes had to collect bytes.
         """
         if not self.reads_along_k:
             return True

@@ -120,12 +120,10 @@ class Arithmetic:
     def reads(self, k_fast: tuple[bool, bool]) -> bool:
         """Whether kernels read A and B that are contiguous along k, or along m and n.
 
-        Tensor cores transpose 16-bit elements.  Of 32 bits they take one operand from registers,
-        whatever its order in memory; they do so of 8 bits, but lanes would have to collect bytes.
+        What those of the elements' precision read, but that of 32 bits parts lie along k.
         """
-        if self.element_bytes == 2:
-            return True
-        return all(k_fast) or (self.element_bytes == 4 and self.is_plain and any(k_fast))
+        along_k = self.element_bytes == 4 and not self.is_plain
+        return all(k_fast) if along_k else operands_of(self).reads(k_fast)
 
     @property
     def either_order(self) -> bool:

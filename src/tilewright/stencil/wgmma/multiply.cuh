@@ -93,7 +93,8 @@ template <int DEPTH> HELPER void start_products(accumulator *sum, view v, int pi
 
 HELPER void start_stage(accumulator *sum, view v, int go_on)
 {
-#if ROWS_IN_REGISTERS /* those of the stage before are overwritten; other consumers multiply meanwhile */
+#if ROWS_IN_REGISTERS
+    /* Those of the stage before are overwritten; other consumers multiply meanwhile. */
     wait_for_multiplies<0>();
 #endif
     begin_multiplies();

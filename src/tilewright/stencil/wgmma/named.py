@@ -67,7 +67,7 @@ def variant_of(problem: Problem, arithmetic: str = IEEE) -> Variant:
     if not reads:
         element = made.element if arithmetic != IEEE else problem.precision.letter
         raise ValueError(
-            f"trans={problem.trans!r}: tensor cores do not read {element} in that order, so a pass"
-            " before them brings operands into another; use trans TN"
+            f"trans={problem.trans!r}: tensor cores do not read {element} in that order; use trans"
+            " TN, which serves others behind copies of their operands"
         )
     return variant
