@@ -146,6 +146,7 @@ def test_what_lost_the_device_is_told_and_wins_nothing(timing, tmp_path, capsys)
     times = [json.loads((tmp_path / f"{name}.json").read_text()) for name in names]
     assert [row["config"] for row in times[0]["cases"]["NN"]["won"]] == [dict(raced[-1])]
     assert not (tmp_path / "also-s.json").exists()
+    assert [file.name for file in tmp_path.glob("lost-*")] == ["lost-s-simt_async.json"]
 
     timing.asked.clear()
     assert timing.adoption._time("s", 60.0)
@@ -153,6 +154,7 @@ def test_what_lost_the_device_is_told_and_wins_nothing(timing, tmp_path, capsys)
     timing.bad.clear()
     assert adopt._Adoption(timing.adoption.live, tmp_path, True)._time("s", 60.0)
     assert timing.asked[-1] == ("simt_async", [])
+    assert not list(tmp_path.glob("lost-*"))
 
 
 def test_no_process_begins_anew_when_time_is_up(timing) -> None:

@@ -331,7 +331,8 @@ class _Adoption:
                 if time.monotonic() > until:
                     raise RuntimeError(f"{name} has no time left; run it again") from None
                 continue
-            write_json(noted, {"lost": rows})
+            if not rows:  # an adoption before, which this one does not go on with, lost some
+                noted.unlink(missing_ok=True)
             return made, lost
 
     def _listed(self, letter: str, name: str) -> dict[Variant, list[Config]]:
