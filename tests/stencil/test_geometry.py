@@ -209,6 +209,14 @@ def test_what_is_for_short_sums_takes_no_longer_ones():
     assert not short.takes(Problem(999, 777, 5, "s"))
 
 
+@pytest.mark.parametrize(("streamed", "is_for"), [(1, (70, 3)), (2, (3, 70))])
+def test_what_streams_an_operand_takes_products_whose_other_side_is_no_longer(streamed, is_for):
+    geometry = Geometry(64, 8, (256, 1), streamed=streamed)
+    assert geometry.takes(Problem(*is_for, 9, "s"))
+    assert geometry.takes(Problem(5, 5, 9, "s"))
+    assert not geometry.takes(Problem(*reversed(is_for), 9, "s"))
+
+
 def test_maps_hold_places_of_31_bits_and_strides_below_2_to_the_40():
     geometry = Geometry(64, 64, (64, 1), tma=True)
     assert geometry.takes(Problem(2**31 - 4, 64, 64, "s"))

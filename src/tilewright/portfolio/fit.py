@@ -107,10 +107,7 @@ def _least(geometry: Geometry, problems: Iterable[Problem]) -> Floats:
     precisions = {problem.precision for problem in problems}
     parts = 4 if any(one.is_complex for one in precisions) else 1
     multiplied = [one.element_bytes for one in precisions if one.is_short]
-    on_tensor_cores = [] if geometry.streamed else multiplied
-    most = _MOST_MULTIPLY_ADDS
-    if on_tensor_cores:
-        most = _MOST_OF_TENSOR_CORES / min(on_tensor_cores)
+    most = _MOST_OF_TENSOR_CORES / min(multiplied) if multiplied else _MOST_MULTIPLY_ADDS
     least = np.zeros(len(TERMS))
     least[_STEPS] = parts * geometry.tile_m * geometry.tile_n / most
     return least

@@ -278,7 +278,8 @@ class _Timed:
         """Draw so many shapes of each kind, or of every kind in turn."""
         of, ops = self._variant.precision, (self._variant.trans_a, self._variant.trans_b)
         shapes = self._family.shapes
-        kinds = [KINDS[shapes]] if shapes else [every_kind] if in_turn else [*KINDS.values()]
+        kinds = [KINDS[one] for one in shapes]
+        kinds = kinds or ([every_kind] if in_turn else [*KINDS.values()])
         copied &= all(one.tma for one in self._geometry.values())
         for kind in kinds:
             problems = [Problem(*sides, of, *ops) for sides in islice(kind(seed, of), count)]

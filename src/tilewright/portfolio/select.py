@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -49,9 +49,9 @@ _ROUTED, _ROUTED_SIDE = 3, 512
 # storage orders ask for.
 _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 
-# The same of 16-bit operands, which tensor cores read as fast from a side of about 8 on: as many as
-# keep all that ships below 8 MB.
-_OTHERS_SHORT = 4
+# The same of 16-bit operands, whose stencil for short sides has few configs: 4 took up to a third
+# longer for layers of one to eight tokens.
+_OTHERS_SHORT = 8
 
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
@@ -120,9 +120,12 @@ def select(
     """
     found = []
     for variant in variants_with_conjugates(measured.precision):
-        kinds = [_kind(measured, variant, mean, most, more)]
+        first = _kind(measured, variant, mean, most, more)
+        rivals = [] if first is None else [x.kernel for x in first.selected if x.kernel.costs]
+        kinds = [first]
         for other in others:
-            kinds.append(_kind(_where_faster(other, measured), variant, 0.0, 0.0, ()))
+            faster = _where_faster(other, measured)
+            kinds.append(_kind(faster, variant, 0.0, 0.0, (), rivals=rivals))
         some = [one for one in kinds if one is not None]
         if some:
             found += _with_modes(some, device, measured.multiprocessors)
@@ -209,25 +212,44 @@ class _Kind:
 
 def _kind(
     measured: Measured, variant: Variant, mean: float, most: float, more: Sequence[Measured],
-    limit: int = 0,
+    limit: int = 0, rivals: Sequence[PortfolioKernel] = (),
 ) -> _Kind | None:  # fmt: skip
-    """Return what is picked of one file of times; None where it has none of the variant."""
+    """Return what is picked of one file of times; None where it has none of the variant.
+
+    Of a problem's times those count less that are long beside what is expected of `rivals`.
+    """
     plain = _without_conjugates(variant)
     case = measured.cases.get(plain)
     case = None if case is None else _of_what_they_are_for(case)
     if case is None or not len(case.problems):
         return None
-    made, columns = _of_variant(measured, variant, case, mean, most, limit)
+    best = _best_beside(rivals, case, measured.multiprocessors)
+    made, columns = _of_variant(measured, variant, case, best, mean, most, limit)
     cases = [_of_what_they_are_for(one.cases[plain]) for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
     return _Kind(made, case, columns)
 
 
+def _best_beside(
+    rivals: Sequence[PortfolioKernel], case: Case, multiprocessors: int
+) -> Mapping[Problem, float]:
+    """Return the least time of each problem, measured or expected of a rival."""
+    best = case.best
+    model = Model([one.geometry for one in rivals], np.array([one.costs for one in rivals]))
+    for problem in best if rivals else ():
+        expected = model.expected(problem, multiprocessors)
+        takes = [one.geometry.takes(problem) for one in rivals]
+        best[problem] = min(best[problem], expected[takes].min(initial=math.inf))
+    return best
+
+
 def _of_what_they_are_for(case: Case) -> Case:
-    """Return times without those of sums longer than a kernel is for, and problems none is for."""
-    most = [stencil(one.stencil).geometry(one).most_k or math.inf for one in case.configs]
-    beyond = np.array([[problem.k > steps for steps in most] for problem in case.problems], bool)
+    """Return times without those of problems that a kernel is not for, or none is."""
+    geometries = [stencil(one.stencil).geometry(one) for one in case.configs]
+    beyond = np.array(
+        [[not one.is_for(problem) for one in geometries] for problem in case.problems], bool
+    )
     if not beyond.any():
         return case
     ns = np.where(beyond, math.inf, case.ns)
@@ -241,11 +263,11 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 
 def _of_variant(
-    measured: Measured, variant: Variant, case: Case, mean: float, most: float, limit: int = 0
-) -> tuple[list[Selected], tuple[int, ...]]:
+    measured: Measured, variant: Variant, case: Case, best: Mapping[Problem, float], mean: float,
+    most: float, limit: int = 0,
+) -> tuple[list[Selected], tuple[int, ...]]:  # fmt: skip
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
     columns = pick(case.ns, mean, most, limit or _limit(case, variant))
-    best = case.best
     kernels: dict[Config, Selected] = {}
     for column in columns:
         config = case.configs[column]

@@ -114,15 +114,15 @@ class Stencil(ABC):
         is none: their stored times are what they take at most.
     only_on : str
         The one architecture that has its instructions, such as ``"sm_90a"``; empty where many do.
-    shapes : str
-        Of a stencil for some problems only their kind (`tilewright.portfolio.drawn.KINDS`):
+    shapes : tuple of str
+        Of a stencil for some problems only their kinds (`tilewright.portfolio.drawn.KINDS`):
         its space is small, and all of it is timed on them.  Empty where it serves any.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     only_on: ClassVar[str] = ""
-    shapes: ClassVar[str] = ""
+    shapes: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:

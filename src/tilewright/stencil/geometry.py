@@ -297,8 +297,9 @@ class Geometry:
         Sums of so many steps at most are what the kernel is for; 0: of any length.
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
-        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
-        serves every mode.
+        2: B; 0: neither.  Such a kernel is for products whose other side is no longer than that
+        operand's.  It sees by itself how that operand is aligned: one instance serves every
+        mode.
     any_alignment : bool
         Whether threads see by themselves how operands are aligned, or shift what they copy into
         place, so that one instance serves every mode.
@@ -385,7 +386,15 @@ class Geometry:
     @property
     def takes_all(self) -> bool:
         """Whether the kernel takes any problem, however its operands lie."""
-        return not (self.tma or self.most_k)
+        return not (self.tma or self.most_k or self.streamed)
+
+    def is_for(self, problem: Problem) -> bool:
+        """Whether the kernel is for a problem of such sides, however its operands lie."""
+        m, n = problem.m, problem.n
+        short, long = (n, m) if self.streamed == 1 else (m, n)
+        if self.streamed and short > long:
+            return False
+        return not self.most_k or problem.k <= self.most_k
 
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel is for a problem, and reads its operands as they lie.
@@ -397,7 +406,7 @@ class Geometry:
         aligned : bool
             Whether A and B begin at multiples of 16 bytes.
         """
-        if self.most_k and problem.k > self.most_k:
+        if not self.is_for(problem):
             return False
         if not self.tma:
             return True

@@ -31,6 +31,39 @@ inline elem widened(operand bits)
     return ELEMENT == ELEMENT_F16 ? emulated::half_of_bits(bits)
                                   : emulated::float_of_bits((unsigned)bits << 16);
 }
+
+inline chunk load_chunk_for_two(const operand *from) { return load_chunk(from); }
+
+inline void copy_chunk(operand *to, const operand *from, int elements)
+{
+    const auto at = (const char *)to - (const char *)shared_memory();
+    emulated::start({(unsigned)at, from, elements * OPERAND_BYTES, 16});
+}
+
+inline void wait_for_copies()
+{
+    emulated::now.current->groups.emplace_back();
+    emulated::wait_for_all_but(0);
+}
+
+/* Element `step` of a row or column of an instruction's operand: lane 4 `line` + t has the pairs
+ * 2 t and 2 t + 8, in the words from `first` on that are `apart`. */
+inline float said(const std::vector<std::vector<unsigned>> &all, int line, int step, int first,
+                  int apart)
+{
+    const std::vector<unsigned> &words = all[line * 4 + step % 8 / 2];
+    return widened((operand)(words[first + step / 8 * apart] >> (step % 2 * 16)));
+}
+
+inline void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
+{
+    const auto all = emulated::among(32, {a0, a1, a2, a3, b0, b1});
+    const int lane = emulated::now.current->id.x % 32;
+    for (int e = 0; e < 4; ++e)
+        for (int step = 0; step < 16; ++step)
+            d[e] += said(all, lane / 4, step, e / 2, 2) *
+                    said(all, lane % 4 * 2 + e % 2, step, 4, 1);
+}
 #endif
 
 #if defined(OUTPUT) && OUTPUT != OUTPUT_F32

@@ -21,11 +21,13 @@ from tests.stencil.contract import (
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
+from tilewright.backend.base import LaunchError
 from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.skinny import Skinny
+from tilewright.stencil.skinny.resources import widths
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
 FAMILY = Skinny()
@@ -57,13 +59,18 @@ def points(of: Variant, live: EmulatedDevice, **wanted: int) -> list[Config]:
     return sorted(found, key=lambda one: one.integer("lanes_k"))
 
 
+def width(of: Variant, short_m: int, wanted: int) -> dict[str, int]:
+    """Name a block's columns of the short side: of tensor cores at least eight."""
+    return {"block_m" if short_m else "block_n": max(wanted, widths(of.precision)[0])}
+
+
 @pytest.mark.every(5)
 @pytest.mark.parametrize("short_m", [0, 1])
 @pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC", "bf16TN", "fp16_f32NT"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
-    of, width = variant(name), {"block_m" if short_m else "block_n": 4}
-    config = points(of, emulated, short_m=short_m, **width)[0]
+    of = variant(name)
+    config = points(of, emulated, short_m=short_m, **width(of, short_m, 4))[0]
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
@@ -79,8 +86,8 @@ def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
 @pytest.mark.parametrize("name", ["sNN", "dTT", "cTN", "zNT", "bf16NT"])
 def test_threads_share_k_in_every_way(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """Rows that end within a chunk and within a block; columns aligned and not."""
-    of, width = variant(name), {"block_m" if short_m else "block_n": 2}
-    for config in points(of, emulated, short_m=short_m, **width):
+    of = variant(name)
+    for config in points(of, emulated, short_m=short_m, **width(of, short_m, 2)):
         run, rng = bench(emulated, FAMILY, config, of), np.random.default_rng(3)
         depth = config.integer("block_k")
         for k in (1, depth - 1, 2 * depth, 2 * depth + 5):
@@ -115,13 +122,14 @@ def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) ->
     seed=st.integers(0, 2**32),
     short_m=st.integers(0, 1),
     slices=st.integers(1, 5),
+    name=st.sampled_from(["sTT", "bf16TT", "bf16_f32NN"]),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, check: Check, seed: int, short_m: int, slices: int
+    emulated: EmulatedDevice, check: Check, seed: int, short_m: int, slices: int, name: str
 ) -> None:
     """Long short sides, too: many tiles along either."""
-    family, of = cut(Skinny, slices), variant("sTT")
-    config = points(of, emulated, short_m=short_m, block_m=8 if short_m else 64)[0]
+    family, of = cut(Skinny, slices), variant(name)
+    config = points(of, emulated, short_m=short_m, **{"block_m" if short_m else "block_n": 8})[0]
     bench(emulated, family, config, of).exact(check, np.random.default_rng(seed))
 
 
@@ -150,6 +158,45 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
             bench(emulated, wrong, config, of).exact(Check(16, 9, 600), np.random.default_rng(1))
     else:
         fault_is_found(emulated, wrong, config, of)
+
+
+TENSOR_FAULTS = {
+    "unaligned chunks as they lie": (
+        "shifted(mine->e[u][i], mine->high[u][i], shift)",
+        "mine->e[u][i]",
+    ),
+    "half an element's shift": ("shift & 1 ?", "false ?"),
+    "elements beyond k": ("if (v < count)", "if (v <= count)"),
+    "the slab in use": ("slabs + (turn ? 0 : SLAB), p", "slabs + (turn ? SLAB : 0), p"),
+    "a slab that is not there yet": ("wait_for_copies();\n", "\n"),
+    "sums in place of a slab in use": ("BARRIER(); /* sums", "/* sums"),
+    "rows of another pair": ("const int r = 2 * pair + e / 2;", "const int r = 2 * pair + e % 2;"),
+    "a warp's part too few": ("part < PARTS / FEWER;", "part + 1 < PARTS / FEWER;"),
+}
+
+
+# k ends within a chunk of rows that lie along it alone.
+ALONG_ROWS = [fault for fault in TENSOR_FAULTS if fault != "elements beyond k"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [*(("bf16TN", one) for one in TENSOR_FAULTS), *(("fp16NN", one) for one in ALONG_ROWS)],
+)
+def test_the_emulator_finds_of_tensor_cores(
+    emulated: EmulatedDevice, name: str, fault: str
+) -> None:
+    """Both orders of the long operand; Y's columns are copied in the second product alone."""
+    wrong, of = faulty(type(cut(Skinny, 1)), *TENSOR_FAULTS[fault]), variant(name)
+    config = points(of, emulated, short_m=0, block_n=8)[0]
+    run, rng = bench(emulated, wrong, config, of), np.random.default_rng(1)
+
+    def run_both() -> None:
+        for check in (Check(133, 7, 2613, padding=1, offset=3), Check(70, 8, 2600)):
+            run.exact(check, rng)
+
+    with pytest.raises((WrongResultError, LaunchError)):
+        run_both()
 
 
 def test_no_address_is_beyond_an_operand(emulated: EmulatedDevice) -> None:

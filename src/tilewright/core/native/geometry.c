@@ -52,6 +52,8 @@ int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
     if (it->most_k && p->k > it->most_k)
         return 0;
+    if (it->streamed == 1 ? p->n > p->m : it->streamed == 2 && p->m > p->n)
+        return 0;
     if (!it->tma)
         return 1;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);

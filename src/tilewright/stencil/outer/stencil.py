@@ -46,7 +46,7 @@ class Outer(Stencil):
 
     name: ClassVar[str] = "outer"
     version: ClassVar[int] = 1
-    shapes: ClassVar[str] = "thin"
+    shapes: ClassVar[tuple[str, ...]] = ("thin",)
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA."""

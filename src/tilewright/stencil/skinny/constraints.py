@@ -17,7 +17,6 @@ from tilewright.space import Constraint, composed
 from tilewright.stencil.base import Variant
 from tilewright.stencil.skinny.resources import (
     CHUNK_BYTES,
-    MOST_SHORT,
     SUM_REGISTERS,
     THREADS,
     block_k,
@@ -29,6 +28,7 @@ from tilewright.stencil.skinny.resources import (
     shared_bytes,
     short_side,
     sum_registers,
+    widths,
 )
 
 __all__ = ["constraints"]
@@ -104,13 +104,14 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
     """Return what leaves three points a side and width."""
     precision, of = variant.precision, _composed(variant)
+    least, most = widths(precision)
 
     def few(short: Any, long: Any, lanes_k: Any) -> Any:
         held = sum_registers(short, long, lanes_k, precision)
-        return (short <= MOST_SHORT) & (held <= SUM_REGISTERS)
+        return (short >= least) & (short <= most) & (held <= SUM_REGISTERS)
 
     def worth(short: Any, k_fast: Any, lanes_k: Any) -> Any:
-        tried = lanes(short, k_fast)
+        tried = lanes(short, k_fast, precision)
         return (lanes_k == tried[0]) | (lanes_k == tried[1]) | (lanes_k == tried[2])
 
     depth, fitting = block_k, min_blocks
@@ -118,8 +119,8 @@ def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
         Constraint(
             "a short side",
             of(few),
-            f"sums of more than {MOST_SHORT} columns, or in more than {SUM_REGISTERS} registers,"
-            " leave a thread none for loads",
+            f"sums of more than {most} columns, or in more than {SUM_REGISTERS} registers, leave a"
+            f" thread none for loads; fewer than {least} fill no instruction",
             "heuristic",
         ),
         Constraint(

@@ -1,6 +1,6 @@
 /* What A, B and C hold, beside the sums.  A part of kernel.cuh.
  *
- *     operand     an element of A or B in memory; widened to an elem where it is multiplied
+ *     operand     an element of A or B in memory
  *     elem        of sums, alpha and beta: the prelude's
  *     output      an element of C in memory: a sum, rounded once
  *
@@ -44,17 +44,17 @@ HELPER elem widened(elem v) { return v; }
 HELPER elem widened(operand bits);
 #endif
 
+#ifndef ELEMENT
 /* Element i of a chunk. */
 HELPER elem element_of(chunk v, int i)
 {
-#ifdef ELEMENT
-    return widened((operand)(v.r[i / 2] >> (i % 2 * 16)));
-#elif ELEM_BYTES == REAL_BYTES
+#if ELEM_BYTES == REAL_BYTES
     return v.r[i];
 #else
     return elem_scalar(v.r[2 * i], v.r[2 * i + 1]);
 #endif
 }
+#endif
 
 /* Put element i where nothing but zeros and earlier elements is. */
 HELPER void put_element(chunk *to, int i, operand v)

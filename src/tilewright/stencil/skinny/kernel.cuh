@@ -40,6 +40,9 @@
  * each element is read by itself, and neighbours take single elements alternately (WIDE false): the
  * same bytes are on their way, in more instructions.  Which way a block goes it finds when it runs.
  *
+ * Operands of 16 bits are multiplied by tensor cores, and lie and are read somewhat otherwise:
+ * tensor.cuh draws how.  What follows is of wider elements.
+ *
  * Y in shared memory, so that what a thread multiplies with one chunk lies side by side:
  *
  *     X along rows     y[l][w], SHORT a row: all lanes of a row of threads read the same
@@ -74,8 +77,23 @@
 #define CHUNK_K (K_FAST_X ? CHUNK : 1)
 
 #define LANES_ROWS (THREADS / LANES_K)
+#ifdef ELEMENT
+/* As an instruction has a warp's lanes: four along k, eight along the rows. */
+#define WARP_LANES_K 4
+#define K_PARTS (LANES_K / WARP_LANES_K)
+#define LANE_K (THREAD_ID / 32 % K_PARTS * WARP_LANES_K + THREAD_ID % WARP_LANES_K)
+#define LANE_ROW (THREAD_ID / 32 / K_PARTS * 8 + THREAD_ID % 32 / WARP_LANES_K)
+#define SLAB_ALONG_K 1
+#define PAD (K_FAST_X ? 32 : 16)
+#define SUMS (TILE_ROWS * SHORT / 4)
+#else
 #define LANE_K (K_FAST_X ? THREAD_ID % LANES_K : THREAD_ID / LANES_ROWS)
 #define LANE_ROW (K_FAST_X ? THREAD_ID / LANES_K : THREAD_ID % LANES_ROWS)
+#define K_PARTS LANES_K
+#define SLAB_ALONG_K K_FAST_X
+#define PAD CHUNK
+#define SUMS (TILE_ROWS * SHORT)
+#endif
 #define HELD_ROWS (ROWS / (LANES_ROWS * CHUNK_ROWS))
 #define HELD_K (BLOCK_K / (LANES_K * CHUNK_K))
 
@@ -83,7 +101,7 @@
 #define TILE_ROWS (HELD_ROWS * CHUNK_ROWS)
 
 #define SLAB_K (SLAB_STEPS * BLOCK_K)
-#define PITCH (SLAB_K + CHUNK)
+#define PITCH (SLAB_K + PAD)
 
 /* Elements of D of a block. */
 #define TILE (ROWS * SHORT)
@@ -93,9 +111,15 @@
 #define RADIX 8
 
 #include "skinny/ptx.cuh"
+#include "skinny/place.cuh"
+#include "skinny/slab.cuh"
+#include "skinny/result.cuh"
+#ifdef ELEMENT
+#include "skinny/tensor.cuh"
+#else
 #include "skinny/operands.cuh"
 #include "skinny/multiply.cuh"
-#include "skinny/result.cuh"
+#endif
 #include "skinny/slices.cuh"
 #include "prelude/run_if.h"
 
@@ -130,8 +154,8 @@ KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     const unsigned int tiles = tiles_of(p);
     const place at = place_of(p, BLOCK_ID % tiles);
     const range mine = range_of(p.k, BLOCK_ID / tiles, BLOCK_COUNT / tiles);
-    elem sum[TILE_ROWS * SHORT];
-    UNROLL for (int i = 0; i < TILE_ROWS * SHORT; ++i) sum[i] = elem_zero();
+    elem sum[SUMS];
+    UNROLL for (int i = 0; i < SUMS; ++i) sum[i] = elem_zero();
     /* The same way for all threads of a block: barriers are met by all. */
     if (is_wide(p, at))
         multiply_range<true>(sum, p, at, mine, shared);

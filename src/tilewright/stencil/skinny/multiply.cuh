@@ -1,42 +1,6 @@
 /* The loop along k: shares of X in registers times a slab of Y in shared memory.  A part of
  * kernel.cuh. */
 
-/* Where an element of Y lies in the slab. */
-HELPER int slab_at(int l, int w) { return K_FAST_X ? w * PITCH + l : l * SHORT + w; }
-
-/* Elements of Y that a thread reads before it writes any. */
-#define FILLED 4
-
-/* Row and column in the slab of the element with a number: neighbours read what lies side by side
- * in memory, rows of a warp's length where that is along k. */
-HELPER int slab_row(int e) { return K_FAST_Y ? e / (32 * SHORT) * 32 + e % 32 : e / SHORT; }
-
-HELPER int slab_column(int e) { return K_FAST_Y ? e / 32 % SHORT : e % SHORT; }
-
-/* Fill the slab from step `from` of k on, with zeros beyond `to` as far as whole steps go, and
- * beyond the last column. */
-HELPER void fill_slab(operand *slab, product p, place at, isize from, isize to)
-{
-    const operand *const y = p.y + (K_FAST_Y ? from + at.column * p.ldy : at.column + from * p.ldy);
-    const int left = least(to - from, SLAB_K), whole = (left + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
-    const int all = (whole + 31) / 32 * 32 * SHORT;
-    ROLLED for (int first = THREAD_ID; first < all; first += FILLED * THREADS) {
-        operand found[FILLED];
-        UNROLL for (int f = 0; f < FILLED; ++f) {
-            const int e = first + f * THREADS, l = slab_row(e), w = slab_column(e);
-            found[f] = operand_zero();
-            if (l < left && w < at.columns)
-                found[f] = load_element(y + (K_FAST_Y ? l + w * p.ldy : w + l * p.ldy));
-        }
-        UNROLL for (int f = 0; f < FILLED; ++f) {
-            const int e = first + f * THREADS;
-            if (e < all)
-                slab[slab_at(slab_row(e), slab_column(e))] =
-                    CONJ_Y ? operand_conj(found[f]) : found[f];
-        }
-    }
-}
-
 /* Read N elements side by side in shared memory, 16 bytes at once where N and alignment allow. */
 template <int N> HELPER void read_shared(elem *to, const operand *from)
 {
@@ -46,7 +10,7 @@ template <int N> HELPER void read_shared(elem *to, const operand *from)
             UNROLL for (int e = 0; e < CHUNK; ++e) to[i * CHUNK + e] = element_of(v, e);
         }
     } else {
-        UNROLL for (int i = 0; i < N; ++i) to[i] = widened(from[i]);
+        UNROLL for (int i = 0; i < N; ++i) to[i] = from[i];
     }
 }
 
@@ -62,7 +26,7 @@ template <bool WIDE> HELPER void multiply_along_k(elem *sum, const share *mine, 
                 read_shared<CHUNK>(y, slab + slab_at(step_from<WIDE>(u, 0), w));
             else
                 UNROLL for (int v = 0; v < CHUNK; ++v)
-                    y[v] = widened(slab[slab_at(step_from<WIDE>(u, v), w)]);
+                    y[v] = slab[slab_at(step_from<WIDE>(u, v), w)];
             UNROLL for (int i = 0; i < HELD_ROWS; ++i)
                 UNROLL for (int v = 0; v < CHUNK; ++v) {
                     elem *const to = sum + i * SHORT + w;
@@ -108,7 +72,16 @@ HELPER void multiply_step(elem *sum, const operand *x, product p, place at, isiz
 }
 
 /* Leave the thread's sums in shared memory for `add_lanes`. */
-template <bool WIDE> HELPER void leave_sums(const elem *sum, elem *parts);
+template <bool WIDE> HELPER void leave_sums(const elem *sum, elem *parts)
+{
+    elem *const to = parts + LANE_K * TILE;
+    UNROLL for (int i = 0; i < HELD_ROWS; ++i)
+        UNROLL for (int v = 0; v < CHUNK_ROWS; ++v)
+            UNROLL for (int w = 0; w < SHORT; ++w) {
+                const int row = first_row<WIDE>() + row_from<WIDE>(i, v);
+                to[part_at(row, w)] = sum[(i * CHUNK_ROWS + v) * SHORT + w];
+            }
+}
 
 /* All steps of a range; the last may be a part of one. */
 template <bool WIDE>

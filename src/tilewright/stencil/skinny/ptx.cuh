@@ -86,6 +86,39 @@ HELPER elem widened(operand bits)
 }
 #endif
 
+#ifdef ELEMENT
+/* A chunk of which a neighbour reads a part, too: kept in the first-level cache. */
+HELPER chunk load_chunk_for_two(const operand *from)
+{
+    chunk v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.r[0]), "=r"(v.r[1]), "=r"(v.r[2]), "=r"(v.r[3])
+                 : "l"(from));
+    return v;
+}
+
+/* Begin to copy the first elements of a chunk to shared memory; zeros follow them. */
+HELPER void copy_chunk(operand *to, const operand *from, int elements)
+{
+    asm volatile("{\n\t.reg .u64 shared;\n\tcvta.to.shared.u64 shared, %0;\n\t"
+                 "cp.async.cg.shared.global [shared], [%1], 16, %2;\n\t}" ::"l"(to),
+                 "l"(from), "r"(elements * OPERAND_BYTES)
+                 : "memory");
+}
+
+/* Wait for all copies that this thread began. */
+HELPER void wait_for_copies(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/* 16 x 8 sums, 16 steps of k: tensor.cuh says who holds what. */
+HELPER void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." FORMAT "." FORMAT ".f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+#endif
+
 /* A result to the nearest number that C has, ties to even. */
 HELPER output rounded(elem v)
 {

@@ -12,17 +12,6 @@ HELPER int row_in(int e) { return SHORT_M ? e / SHORT : e % ROWS; }
 
 HELPER int column_in(int e) { return SHORT_M ? e % SHORT : e / ROWS; }
 
-template <bool WIDE> HELPER void leave_sums(const elem *sum, elem *parts)
-{
-    elem *const to = parts + LANE_K * TILE;
-    UNROLL for (int i = 0; i < HELD_ROWS; ++i)
-        UNROLL for (int v = 0; v < CHUNK_ROWS; ++v)
-            UNROLL for (int w = 0; w < SHORT; ++w) {
-                const int row = first_row<WIDE>() + row_from<WIDE>(i, v);
-                to[part_at(row, w)] = sum[(i * CHUNK_ROWS + v) * SHORT + w];
-            }
-}
-
 /* Add up parts until one is left.  Part e of the fewer takes the place of the first that it is made
  * of, which nobody else reads. */
 template <int PARTS> HELPER void add_parts(elem *parts)
@@ -41,7 +30,7 @@ template <int PARTS> HELPER void add_parts(elem *parts)
 
 HELPER void add_lanes(elem *parts)
 {
-    add_parts<LANES_K>(parts);
+    add_parts<K_PARTS>(parts);
     BARRIER();
 }
 

@@ -19,6 +19,7 @@ from tilewright.stencil.skinny.resources import (
     shared_bytes,
     short_side,
     slab_steps,
+    widths,
 )
 from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
 from tilewright.stencil.source_files import read_sources
@@ -55,12 +56,13 @@ class Skinny(Stencil):
     """GEMM with a short side: the long operand is read once, straight to registers.
 
     Nothing is reused but the short operand, which is in shared memory; loads of the long one are
-    what counts: 16 bytes each, eight a thread on their way, in neighbours' order.
+    what counts: 16 bytes each, eight a thread on their way, in neighbours' order.  Tensor cores
+    multiply elements of 16 bits, as loads leave them in registers.
     """
 
     name: ClassVar[str] = "skinny"
-    version: ClassVar[int] = 2
-    shapes: ClassVar[str] = "short"
+    version: ClassVar[int] = 3
+    shapes: ClassVar[tuple[str, ...]] = ("short", "layers", "any", "thin")
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and has the loads."""
@@ -92,14 +94,14 @@ class Skinny(Stencil):
 
         Their threads along k are those that read whole lines.
         """
-        return tuple(
-            self._start(variant, short_m, width) for width in _WIDTHS for short_m in (0, 1)
-        )
+        least, most = widths(variant.precision)
+        able = [width for width in _WIDTHS if least <= width <= most]
+        return tuple(self._start(variant, short_m, width) for width in able for short_m in (0, 1))
 
     def _start(self, variant: Variant, short_m: int, width: int) -> Config:
         """Return the config that constraints leave for a side, a width and the usual lanes."""
         k_fast = variant.k_fast[short_m]
-        lanes_k = int(lanes(width, k_fast)[1])
+        lanes_k = int(lanes(width, k_fast, variant.precision)[1])
         side = int(rows(width, lanes_k, k_fast, variant.precision))
         values = {
             "short_m": short_m,
