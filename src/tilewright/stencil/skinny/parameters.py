@@ -41,7 +41,7 @@ def parameters() -> tuple[Parameter, ...]:
         ),
         Parameter(
             "lanes_k",
-            (2, 4, 8, 16, 32, 64, 256),
+            (2, 8, 16, 32, 64, 256),
             "threads along k, the other ones of a block along the long side",
             "sums of so many threads are added up; fewer rows a block use the short operand",
         ),
