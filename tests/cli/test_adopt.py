@@ -106,10 +106,11 @@ def test_nothing_verifies_after_an_interrupt(cpu, tmp_path, monkeypatch) -> None
 @pytest.fixture
 def timing(cpu, tmp_path, monkeypatch) -> SimpleNamespace:
     """An adoption whose processes time nothing; `bad` configs lose the device in turn."""
-    made = SimpleNamespace(asked=[], bad=[], cases={})
+    made = SimpleNamespace(asked=[], bad=[], cases={}, unaligned=[])
 
-    def measure_apart(live, letter, name, count, seconds, also, without):
+    def measure_apart(live, letter, name, count, seconds, also, without, unaligned):
         made.asked.append((name, list(without)))
+        made.unaligned += [name] * unaligned
         for one in made.bad:
             if one.stencil == name and one not in without:
                 raise LostToError(one, f"{one} of 8x8x8: lost")
@@ -155,6 +156,19 @@ def test_what_lost_the_device_is_told_and_wins_nothing(timing, tmp_path, capsys)
     assert adopt._Adoption(timing.adoption.live, tmp_path, True)._time("s", 60.0)
     assert timing.asked[-1] == ("simt_async", [])
     assert not list(tmp_path.glob("lost-*"))
+
+
+def test_kernels_that_take_columns_of_any_alignment_are_timed_by_themselves(
+    timing, tmp_path, monkeypatch
+) -> None:
+    assert timing.adoption._time("s", 60.0)
+    assert not timing.unaligned  # simt_async's see alignment by their launch mode
+    families = [SimpleNamespace(name="wgmma"), SimpleNamespace(name="skinny")]
+    monkeypatch.setattr("tilewright.stencil.stencils_for", lambda *_: families)
+    assert timing.adoption._time("bf16", 60.0)
+    assert timing.unaligned == ["wgmma"]
+    assert [name for name, _ in timing.asked[-3:]] == ["skinny", "wgmma", "wgmma"]
+    assert (tmp_path / "also-wgmma-unaligned-bf16.json").exists()
 
 
 def test_no_process_begins_anew_when_time_is_up(timing) -> None:

@@ -43,14 +43,18 @@ def measured(monkeypatch):
 def test_times_are_a_familys_and_the_process_says_that_it_is_at_work(measured):
     family, sent = measured
 
-    def measure(live, letter, name, count, seed, seconds, also, *, sifted, without, observer):
+    def measure(
+        live, letter, name, count, seed, seconds, also, *, unaligned, sifted, without, observer
+    ):
         assert (letter, name, count, seconds, sifted) == ("s", "simt_async", 9, 40.0, True)
+        assert unaligned
         assert (also, without) == (ALSO, (SIZES[1],))
         observer()
         return TIMES
 
     family.measure = measure
-    assert apart.measure_apart(LIVE, "s", "simt_async", 9, 40.0, ALSO, [SIZES[1]]) == TIMES
+    about = LIVE, "s", "simt_async", 9, 40.0, ALSO, [SIZES[1]]
+    assert apart.measure_apart(*about, unaligned=True) == TIMES
     assert sent[0] == apart._ALIVE
 
 

@@ -278,32 +278,44 @@ class _Adoption:
         beside = ThreadPoolExecutor(1)  # processes list what is timed last
         listed = beside.submit(self._listed, letter, first)
         beside.shutdown(wait=False)
-        for name in (*(name for name in others if stencil(name).shapes), first):
-            also = listed.result() if name == first else {}
-            for of, case in cases.items():
+        asked = [(name, False) for name in others if stencil(name).shapes]
+        starts = map(stencil(first).geometry, stencil(first).starts(variant, self.live.spec))
+        if any(one.any_alignment for one in starts):  # timed by themselves, on columns as they lie
+            asked.append((first, True))
+        for name, unaligned in (*asked, (first, False)):
+            last = name == first and not unaligned
+            also = listed.result() if last else {}
+            for of, case in cases.items() if not unaligned else ():
                 also.setdefault(of, []).extend(case.fastest(_FASTEST, name))
             whole = _SKINNY * seconds
-            if name == first:  # what is left, or half where compiling took the rest
+            if last:  # what is left, or half where compiling took the rest
                 whole = max(seconds / 2, until - time.monotonic())
-            made, lost = self._timed(letter, name, whole, also)
+            made, lost = self._timed(letter, name, whole, also, unaligned=unaligned)
             for trans, found in made["cases"].items():
                 many = len(found["shapes"]), len(found["configs"])
-                say(f"  {name} {trans}: {many[0]} shapes, {many[1]} configs")
-            for of, case in cases.items() if name == first else ():
+                kind = " unaligned" if unaligned else ""
+                say(f"  {name}{kind} {trans}: {many[0]} shapes, {many[1]} configs")
+            for of, case in cases.items() if last else ():
                 if (trans := f"{of.trans_a}{of.trans_b}") in made["cases"]:
                     made["cases"][trans]["won"] = [
                         {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
                         for at, (config, ns) in case.won.items()
                         if config.stencil == name and unscheduled(config) not in lost
                     ]
-            which = "times" if name == first else f"also-{name}"
+            which = "times" if last else f"also-{name}" + unaligned * "-unaligned"
             write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
             if name == "skinny":  # whose times an adoption of before wrote there
                 (self.folder / f"also-{letter}.json").unlink(missing_ok=True)
         return True
 
     def _timed(
-        self, letter: str, name: str, seconds: float, also: dict[Variant, list[Config]]
+        self,
+        letter: str,
+        name: str,
+        seconds: float,
+        also: dict[Variant, list[Config]],
+        *,
+        unaligned: bool,
     ) -> tuple[dict[str, Any], list[Config]]:
         """Return a stencil's times, and the configs that lost the device, in this run or before.
 
@@ -323,7 +335,8 @@ class _Adoption:
             left = max(_LEAST_LEFT * seconds, until - time.monotonic())
             lost = [Config(name, row["config"]) for row in rows]
             try:
-                made = measure_apart(self.live, letter, name, _SHAPES, left, also, lost)
+                about = self.live, letter, name, _SHAPES, left, also, lost
+                made = measure_apart(*about, unaligned=unaligned)
             except LostToError as error:
                 say(f"  left out: {error}")
                 rows.append({"config": dict(error.config), "why": str(error)})

@@ -34,6 +34,8 @@ def measure_apart(
     seconds: float,
     also: Mapping[Variant, Sequence[Config]],
     without: Sequence[Config] = (),
+    *,
+    unaligned: bool = False,
 ) -> dict[str, Any]:
     """Return times as `measure_family` does, sifted, taken by a process of their own.
 
@@ -43,7 +45,7 @@ def measure_apart(
     ----------
     live : CUDADevice
         Where; this process can use it whatever becomes of the other one.
-    letter, name, count, seconds, also, without
+    letter, name, count, seconds, also, without, unaligned
         As `measure_family` takes them.
 
     Raises
@@ -53,7 +55,7 @@ def measure_apart(
     RuntimeError
         If the process dies or a kernel in it hangs, or as `measure_family` does.
     """
-    about = live.id, letter, name, count, seconds, dict(also), tuple(without)
+    about = live.id, letter, name, count, seconds, dict(also), tuple(without), unaligned
     answer = _answer(partial(_measure, *about))
     if "times" in answer:
         times: dict[str, Any] = answer["times"]
@@ -103,6 +105,7 @@ def _measure(
     seconds: float,
     also: Mapping[Variant, Sequence[Config]],
     without: Sequence[Config],
+    unaligned: bool,
     to: Connection,
 ) -> None:
     """Send times, or what lost the device, and meanwhile that it is at work."""
@@ -111,8 +114,8 @@ def _measure(
         live = device(device_id)
         assert isinstance(live, CUDADevice)  # as the coordinator's is
         times = measure_family(
-            live, letter, name, count, 0, seconds, also,
-            sifted=True, without=without, observer=partial(to.send_bytes, _ALIVE),
+            live, letter, name, count, 0, seconds, also, unaligned=unaligned, sifted=True,
+            without=without, observer=partial(to.send_bytes, _ALIVE),
         )  # fmt: skip
         answer = {"times": times}
     except LostToError as error:
