@@ -26,6 +26,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 
 __all__ = [
+    "LEAST_STREAMED",
     "MODES",
     "MOST_PARTS",
     "MOST_PLACES",
@@ -62,6 +63,10 @@ STAGED_BYTES = 2 * _CHUNK_BYTES
 
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
 MOST_PLACES, MOST_STRIDE = 2**31, 2**40
+
+# Of an operand that is streamed across k, 16-bit elements: two chunks are read from a row on, which
+# shorter columns may not have behind them (skinny/tensor.cuh).
+LEAST_STREAMED = 16
 
 
 @dataclass(frozen=True)
@@ -298,7 +303,7 @@ class Geometry:
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
         2: B; 0: neither.  Such a kernel is for products whose other side is no longer than that
-        operand's.  It sees by itself how that operand is aligned: one instance serves every
+        operand's, and of 16-bit elements across k at least `LEAST_STREAMED` long.  It sees by itself how that operand is aligned: one instance serves every
         mode.
     any_alignment : bool
         Whether threads see by themselves how operands are aligned, or shift what they copy into
@@ -390,11 +395,14 @@ class Geometry:
 
     def is_for(self, problem: Problem) -> bool:
         """Whether the kernel is for a problem of such sides, however its operands lie."""
-        m, n = problem.m, problem.n
-        short, long = (n, m) if self.streamed == 1 else (m, n)
-        if self.streamed and short > long:
+        p = problem
+        if self.most_k and p.k > self.most_k:
             return False
-        return not self.most_k or problem.k <= self.most_k
+        other, side, along_k = p.m, p.n, not p.trans_b.transposed
+        if self.streamed == 1:
+            other, side, along_k = p.n, p.m, p.trans_a.transposed
+        pairs = p.precision.element_bytes == 2 and not along_k
+        return not self.streamed or (other <= side and not (pairs and side < LEAST_STREAMED))
 
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel is for a problem, and reads its operands as they lie.

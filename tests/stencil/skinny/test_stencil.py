@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Variant
+from tilewright.stencil.geometry import LEAST_STREAMED
 from tilewright.stencil.skinny import Skinny
 from tilewright.stencil.skinny.resources import widths
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
@@ -199,11 +201,17 @@ def test_the_emulator_finds_of_tensor_cores(
         run_both()
 
 
-def test_no_address_is_beyond_an_operand(emulated: EmulatedDevice) -> None:
-    """The last column of A ends with its last row: a chunk that reaches further is a fault."""
-    of = variant("sNN")
-    config = points(of, emulated, short_m=0, block_n=1)[0]
-    bench(emulated, FAMILY, config, of).exact(Check(1021, 1, 9, padding=3), np.random.default_rng())
+@pytest.mark.parametrize("name", ["sNN", "bf16TN", "fp16NN", "bf16NT"])
+def test_no_address_is_beyond_an_operand(
+    emulated: EmulatedDevice, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A and B end with their last elements: a chunk that reaches further is a fault."""
+    monkeypatch.setattr("tilewright.tuning.matrices._GUARD_ELEMENTS", 0)
+    of, rng = variant(name), np.random.default_rng()
+    config = points(of, emulated, short_m=0, **width(of, 0, 1))[0]
+    run = bench(emulated, FAMILY, config, of)
+    for m, k in itertools.product((LEAST_STREAMED, LEAST_STREAMED + 1, 70, 1021), (9, 260)):
+        run.exact(Check(m, 1, k), rng)
 
 
 def test_the_text_begins_with_a_drawing() -> None:

@@ -38,6 +38,9 @@ enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 #define MOST_PLACES ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
 
+/* Of an operand that is streamed across k, 16-bit elements: two chunks are read from a row on. */
+#define LEAST_STREAMED 16
+
 int64_t tilewright_chunk(const tilewright_problem *p)
 {
     return tilewright_most(1, CHUNK_BYTES / p->element_bytes);
@@ -48,11 +51,21 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
     return tilewright_up(side, tile * cluster) * cluster;
 }
 
+/* Whether the other side is no longer than the streamed operand's, and a pair of chunks of 16-bit
+ * elements across k stays in that operand. */
+static int is_streamed(const tilewright_geometry *it, const tilewright_problem *p)
+{
+    const int64_t other = it->streamed == 1 ? p->n : p->m;
+    const int64_t side = it->streamed == 1 ? p->m : p->n;
+    const int along_k = it->streamed == 1 ? p->trans_a : !p->trans_b;
+    return other <= side && (along_k || p->element_bytes != 2 || side >= LEAST_STREAMED);
+}
+
 int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
     if (it->most_k && p->k > it->most_k)
         return 0;
-    if (it->streamed == 1 ? p->n > p->m : it->streamed == 2 && p->m > p->n)
+    if (it->streamed && !is_streamed(it, p))
         return 0;
     if (!it->tma)
         return 1;

@@ -20,7 +20,9 @@
  *
  * Two slabs are in shared memory: copies bring the next one while this one is multiplied.
  *
- * Where columns of X are not aligned, a chunk is read as the two aligned ones that hold it.
+ * Where columns of X are not aligned, a chunk is read as the two aligned ones that hold it.  Across
+ * k these are 16 rows, which may be more than X has: such a kernel serves longer sides alone
+ * (LEAST_STREAMED).
  */
 
 /* Columns of an instruction; and steps of k of a thread that are side by side. */
