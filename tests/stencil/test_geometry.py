@@ -212,9 +212,11 @@ def test_what_is_for_short_sums_takes_no_longer_ones():
 @pytest.mark.parametrize(("streamed", "is_for"), [(1, (70, 3)), (2, (3, 70))])
 def test_what_streams_an_operand_takes_products_whose_other_side_is_no_longer(streamed, is_for):
     geometry = Geometry(64, 8, (256, 1), streamed=streamed)
-    assert geometry.takes(Problem(*is_for, 9, "s"))
-    assert geometry.takes(Problem(5, 5, 9, "s"))
-    assert not geometry.takes(Problem(*reversed(is_for), 9, "s"))
+    along_k = "bf16", "T", "N"
+    assert geometry.takes(Problem(*is_for, 9, *along_k))
+    assert geometry.takes(Problem(5, 5, 9, *along_k))
+    assert not geometry.takes(Problem(*reversed(is_for), 9, *along_k))
+    assert geometry.takes(Problem(*reversed(is_for), 9, "s"))  # costs tell, of wider elements
 
 
 def test_what_streams_short_columns_of_16_bits_takes_them_along_k_alone():

@@ -302,9 +302,9 @@ class Geometry:
         Sums of so many steps at most are what the kernel is for; 0: of any length.
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
-        2: B; 0: neither.  Such a kernel is for products whose other side is no longer than that
-        operand's, and of 16-bit elements across k at least `LEAST_STREAMED` long.  It sees by itself how that operand is aligned: one instance serves every
-        mode.
+        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
+        serves every mode.  Of 16-bit elements it is for products whose other side is no longer,
+        and across k for sides of `LEAST_STREAMED` and more.
     any_alignment : bool
         Whether threads see by themselves how operands are aligned, or shift what they copy into
         place, so that one instance serves every mode.
@@ -398,11 +398,12 @@ class Geometry:
         p = problem
         if self.most_k and p.k > self.most_k:
             return False
+        if not self.streamed or p.precision.element_bytes != 2:
+            return True
         other, side, along_k = p.m, p.n, not p.trans_b.transposed
         if self.streamed == 1:
             other, side, along_k = p.n, p.m, p.trans_a.transposed
-        pairs = p.precision.element_bytes == 2 and not along_k
-        return not self.streamed or (other <= side and not (pairs and side < LEAST_STREAMED))
+        return other <= side and (along_k or side >= LEAST_STREAMED)
 
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel is for a problem, and reads its operands as they lie.

@@ -51,21 +51,21 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
     return tilewright_up(side, tile * cluster) * cluster;
 }
 
-/* Whether the other side is no longer than the streamed operand's, and a pair of chunks of 16-bit
- * elements across k stays in that operand. */
+/* Of 16-bit elements: whether the other side is no longer than the streamed operand's, and a pair of
+ * chunks across k stays in that operand. */
 static int is_streamed(const tilewright_geometry *it, const tilewright_problem *p)
 {
     const int64_t other = it->streamed == 1 ? p->n : p->m;
     const int64_t side = it->streamed == 1 ? p->m : p->n;
     const int along_k = it->streamed == 1 ? p->trans_a : !p->trans_b;
-    return other <= side && (along_k || p->element_bytes != 2 || side >= LEAST_STREAMED);
+    return other <= side && (along_k || side >= LEAST_STREAMED);
 }
 
 int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
     if (it->most_k && p->k > it->most_k)
         return 0;
-    if (it->streamed && !is_streamed(it, p))
+    if (it->streamed && p->element_bytes == 2 && !is_streamed(it, p))
         return 0;
     if (!it->tma)
         return 1;
