@@ -301,7 +301,9 @@ def by_default(
     """Return the default of the most fitting stencil whose kernel takes the operands, and suits."""
     for family in stencils_for(spec, variant):
         geometry = _default_geometry(family.name, variant, spec)
-        if geometry.takes(problem, aligned) and suits(geometry):
+        # What streams an operand is right for any problem, also where it is not meant for it.
+        takes = geometry.streamed > 0 or geometry.takes(problem, aligned)
+        if takes and suits(geometry):
             return _default_in(family.name, variant, spec, geometry.mode(problem))
     raise ValueError(
         f"device={spec.name} has no stencil for {problem.precision.name}; use one with tensor"

@@ -64,8 +64,8 @@ STAGED_BYTES = 2 * _CHUNK_BYTES
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
 MOST_PLACES, MOST_STRIDE = 2**31, 2**40
 
-# Of an operand that is streamed across k, 16-bit elements: two chunks are read from a row on, which
-# shorter columns may not have behind them (skinny/tensor.cuh).
+# Of an operand that is streamed across k, 16-bit elements: lanes read 8 rows, and most have none of
+# a shorter side.
 LEAST_STREAMED = 16
 
 

@@ -27,7 +27,6 @@ from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Variant
-from tilewright.stencil.geometry import LEAST_STREAMED
 from tilewright.stencil.skinny import Skinny
 from tilewright.stencil.skinny.resources import widths
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
@@ -194,7 +193,11 @@ def test_the_emulator_finds_of_tensor_cores(
     run, rng = bench(emulated, wrong, config, of), np.random.default_rng(1)
 
     def run_both() -> None:
-        for check in (Check(133, 7, 2613, padding=1, offset=3), Check(70, 8, 2600)):
+        for check in (
+            Check(133, 7, 2613, padding=1, offset=3),
+            Check(70, 8, 2600),
+            Check(300, 8, 504),
+        ):
             run.exact(check, rng)
 
     with pytest.raises((WrongResultError, LaunchError)):
@@ -210,7 +213,7 @@ def test_no_address_is_beyond_an_operand(
     of, rng = variant(name), np.random.default_rng()
     config = points(of, emulated, short_m=0, **width(of, 0, 1))[0]
     run = bench(emulated, FAMILY, config, of)
-    for m, k in itertools.product((LEAST_STREAMED, LEAST_STREAMED + 1, 70, 1021), (9, 260)):
+    for m, k in itertools.product((1, 3, 5, 9, 16, 70, 1021), (9, 33, 260)):
         run.exact(Check(m, 1, k), rng)
 
 

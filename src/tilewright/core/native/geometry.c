@@ -38,7 +38,7 @@ enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 #define MOST_PLACES ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
 
-/* Of an operand that is streamed across k, 16-bit elements: two chunks are read from a row on. */
+/* Of an operand that is streamed across k, 16-bit elements: lanes read 8 rows. */
 #define LEAST_STREAMED 16
 
 int64_t tilewright_chunk(const tilewright_problem *p)
@@ -51,8 +51,8 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
     return tilewright_up(side, tile * cluster) * cluster;
 }
 
-/* Of 16-bit elements: whether the other side is no longer than the streamed operand's, and a pair of
- * chunks across k stays in that operand. */
+/* Of 16-bit elements: whether the other side is no longer than the streamed operand's, and that one
+ * is long enough across k. */
 static int is_streamed(const tilewright_geometry *it, const tilewright_problem *p)
 {
     const int64_t other = it->streamed == 1 ? p->n : p->m;

@@ -20,9 +20,7 @@
  *
  * Two slabs are in shared memory: copies bring the next one while this one is multiplied.
  *
- * Where columns of X are not aligned, a chunk is read as the two aligned ones that hold it.  Across
- * k these are 16 rows, which may be more than X has: such a kernel serves longer sides alone
- * (LEAST_STREAMED).
+ * Where columns of X are not aligned, a chunk is read as the two aligned ones that hold it.
  */
 
 /* Columns of an instruction; and steps of k of a thread that are side by side. */
@@ -120,21 +118,23 @@ HELPER chunk read_some(const operand *at, int count)
 
 /* Read a thread's share of a step.  `x` is its first element there; what is left of rows and of k
  * is counted from it.  Rows beyond the last are read along with others of a chunk: nobody stores
- * what comes of them.  CHECKED: k, or the last column's memory, may end within the step, and of a
- * thread's chunks along k within one of them. */
+ * what comes of them.  CHECKED: k, or X's memory, may end within the step; chunks from there on are
+ * read by elements. */
 template <bool WIDE, bool CHECKED>
 HELPER void read_share(share<WIDE> *mine, const operand *x, isize ld, int rows, int left)
 {
     UNROLL for (int i = 0; i < HELD_ROWS; ++i) {
-        int last = -1; /* the chunk that is read by elements */
+        int ending = HELD_K; /* the first chunk that is read by elements */
         UNROLL for (int u = 0; u < HELD_K; ++u) {
             const int step = step_from(u), room = K_FAST_X ? left - step : rows - row_from(i);
             const bool in = row_from(i) < rows && (!CHECKED || step < left);
-            const bool ends = CHECKED && in && room < REACH && (K_FAST_X || step == left - 1);
+            /* Elements from the chunk's first to X's last. */
+            const isize behind = K_FAST_X ? room : room + (left - 1 - step) * ld;
+            const bool ends = CHECKED && in && behind < REACH;
             const operand *const at = x + place_in_x(row_from(i), step, ld);
             mine->e[u][i] = {};
             if (ends)
-                last = u;
+                ending = u < ending ? u : ending;
             else if (in && WIDE)
                 mine->e[u][i] = load_chunk(at);
             else if (in)
@@ -142,7 +142,7 @@ HELPER void read_share(share<WIDE> *mine, const operand *x, isize ld, int rows, 
                                         load_chunk_for_two(at - shift_of(at) + CHUNK),
                                         shift_of(at));
         }
-        if (CHECKED && last >= 0) {
+        ROLLED for (int last = ending; CHECKED && last < HELD_K && step_from(last) < left; ++last) {
             const int step = step_from(last), room = K_FAST_X ? left - step : rows - row_from(i);
             const chunk some = read_some(x + place_in_x(row_from(i), step, ld), room);
             UNROLL for (int u = 0; u < HELD_K; ++u)
@@ -279,7 +279,7 @@ HELPER void multiply_range(elem *sum, product p, place at, range r, elem *shared
     const operand *x = p.x + (K_FAST_X ? row * p.ldx + from : row + from * p.ldx);
     const isize apart = (isize)BLOCK_K * (K_FAST_X ? 1 : p.ldx);
     const bool reach = !WIDE || (!K_FAST_X && at.rows < ROWS);
-    const isize whole = p.k - (reach ? CHUNK : 0) < r.to ? p.k - (reach ? CHUNK : 0) : r.to;
+    const isize end = p.k - (reach ? 2 * CHUNK : 0), whole = end < r.to ? end : r.to;
     int step = 0;
     start_slab(slabs, p, at, l, r.to);
     ROLLED for (; l + BLOCK_K <= whole; l += BLOCK_K, x += apart)
