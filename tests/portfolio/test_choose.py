@@ -54,6 +54,8 @@ def test_a_default_takes_the_operands_as_they_lie(ship):
     """Of 16-bit operands tensor cores' where columns are aligned, else one that needs no such."""
     assert config_of(square(256, letter="bf16")).stencil == "wgmma"
     assert config_of(square(255, letter="bf16")).stencil == "skinny"
+    for wide in (Problem(9, 4095, 65, "bf16"), Problem(9, 4095, 65, "bf16", "N", "T")):
+        assert config_of(wide).stencil == "skinny"  # which is meant for tall ones
     assert config_of(square(256, letter="bf16"), aligned=False).stencil == "skinny"
 
 

@@ -83,6 +83,19 @@ def live(monkeypatch) -> SimpleNamespace:
     )  # fmt: skip
 
 
+def test_a_stencil_for_some_problems_is_timed_on_each_of_their_kinds(live, monkeypatch):
+    drawn = []
+    for name, kind in list(measure.KINDS.items()):
+
+        def noted(seed, of, name=name, kind=kind):
+            drawn.append(name)
+            return kind(seed, of)
+
+        monkeypatch.setitem(measure.KINDS, name, noted)
+    measure.measure_family(live, "bf16", "skinny", 1, 0, 0.0)
+    assert set(drawn) == {"short", "layers", "any", "thin"}
+
+
 def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live, monkeypatch):
     monkeypatch.setattr(measure, "_KEPT", 3)
     found = measure.measure_family(live, "s", "simt_async", 9, 0, 60.0, sifted=True)["cases"]

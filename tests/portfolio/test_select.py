@@ -154,13 +154,7 @@ def test_times_of_sums_that_a_kernel_is_not_for_say_nothing():
 
 def test_times_of_kernels_that_take_aligned_columns_alone_count_at_any_shape(monkeypatch):
     """They are of columns as copies have them, whatever the sides are."""
-    fitted = []
-
-    def costs_of(geometry, times, best, many):
-        fitted.append((geometry.tma, len(times)))
-        return np.ones(len(TERMS))
-
-    monkeypatch.setattr("tilewright.portfolio.select.fitted_costs", costs_of)
+    fitted = _fitted(monkeypatch)
     variant = Variant.of(Problem(1, 1, 1, "bf16", "T", "N"))
     wgmma = stencil("wgmma")
     config = next(one for one in wgmma.starts(variant, H100) if wgmma.geometry(one).tma)
@@ -169,7 +163,44 @@ def test_times_of_kernels_that_take_aligned_columns_alone_count_at_any_shape(mon
         _measured({variant: Case(problems, (config,), np.full((5, 1), 7e3))}), precision="bf16"
     )
     select(measured, H100)
-    assert (True, 5) in fitted
+    assert (True, 5) in [(geometry.tma, len(times)) for geometry, times, _ in fitted]
+
+
+def test_what_streams_16_bits_is_not_fitted_to_products_that_are_not_for_it(monkeypatch):
+    fitted = _fitted(monkeypatch)
+    of = Variant.of(Problem(1, 1, 1, "bf16"))
+    streams_a = next(one for one in stencil("skinny").space(of, H100) if not one["short_m"])
+    problems = tuple(Problem(m, 8, 512, "bf16") for m in (4, 12, 300, 4096))
+    case = Case(problems, (streams_a,), np.full((4, 1), 7e3))
+    select(replace(_measured({of: case}), precision="bf16"), H100)
+    [(_, times, _)] = [one for one in fitted if one[0].streamed]
+    assert [one.m for one in times] == [300, 4096]
+
+
+def test_times_far_above_what_a_rival_is_expected_to_take_count_less(monkeypatch):
+    """Of stencils for some problems only; a rival is the usual stencil's kernel."""
+    fitted = _fitted(monkeypatch)
+    of = Variant.of(Problem(1, 1, 1, "s"))
+    streams = next(iter(stencil("skinny").space(of, H100)))
+    near, far = Problem(900, 4, 512, "s"), Problem(900, 800, 512, "s")
+    usual = Case((Problem(64, 64, 64, "s"),), (STARTS[0],), np.array([[5e3]]))
+    other = Case((near, far), (streams,), np.array([[40.0], [9e9]]))
+    select(_measured({of: usual}), H100, others=[_measured({of: other})])
+    [(_, _, best)] = [one for one in fitted if one[0].streamed]
+    assert best[near] == 40.0
+    assert best[far] < 9e9
+
+
+def _fitted(monkeypatch) -> list:
+    """Return where each fit of costs leaves its geometry, times and least times."""
+    found: list = []
+
+    def costs_of(geometry, times, best, many):
+        found.append((geometry, dict(times), dict(best)))
+        return np.ones(len(TERMS))
+
+    monkeypatch.setattr("tilewright.portfolio.select.fitted_costs", costs_of)
+    return found
 
 
 def _measured(cases) -> Measured:

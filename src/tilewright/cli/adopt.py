@@ -27,6 +27,7 @@ from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_line
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
+    from tilewright.hardware import DeviceSpec
     from tilewright.space import Config
     from tilewright.stencil import Variant
 
@@ -157,6 +158,20 @@ def _letters(name: str) -> tuple[str, ...]:
     return _PACES if name == "short" else (name,)
 
 
+def _asked(variant: Variant, spec: DeviceSpec) -> list[tuple[str, bool]]:
+    """Return the stencils that are timed, the usual one last, and whether on columns as they lie.
+
+    Of the usual one those kernels that take columns of any alignment are timed by themselves.
+    """
+    from tilewright.stencil import stencil, stencils_for
+
+    first, *others = (one.name for one in stencils_for(spec, variant))
+    usual = stencil(first)
+    any_alignment = (usual.geometry(one).any_alignment for one in usual.starts(variant, spec))
+    found = [(name, False) for name in others if stencil(name).shapes]
+    return [*found, *[(first, True)] * any(any_alignment), (first, False)]
+
+
 @dataclass(frozen=True)
 class _Adoption:
     """The work on one device, and the folder that notes what is done.
@@ -268,21 +283,18 @@ class _Adoption:
         from tilewright.precision import precision
         from tilewright.problem import Trans
         from tilewright.reschedule.levels import unscheduled
-        from tilewright.stencil import Variant, stencil, stencils_for
+        from tilewright.stencil import Variant
 
         assert isinstance(self.live, CUDADevice)  # whose pieces these are
         until = time.monotonic() + seconds
         variant = Variant(precision(letter), Trans.T, Trans.N)
-        first, *others = (one.name for one in stencils_for(self.live.spec, variant))
+        asked = _asked(variant, self.live.spec)
+        first = asked[-1][0]
         cases = next((one.cases for one in stored(letter, self.live)), {})
         beside = ThreadPoolExecutor(1)  # processes list what is timed last
         listed = beside.submit(self._listed, letter, first)
         beside.shutdown(wait=False)
-        asked = [(name, False) for name in others if stencil(name).shapes]
-        starts = map(stencil(first).geometry, stencil(first).starts(variant, self.live.spec))
-        if any(one.any_alignment for one in starts):  # timed by themselves, on columns as they lie
-            asked.append((first, True))
-        for name, unaligned in (*asked, (first, False)):
+        for name, unaligned in asked:
             last = name == first and not unaligned
             also = listed.result() if last else {}
             for of, case in cases.items() if not unaligned else ():

@@ -64,8 +64,9 @@ STAGED_BYTES = 2 * _CHUNK_BYTES
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
 MOST_PLACES, MOST_STRIDE = 2**31, 2**40
 
-# Of an operand that is streamed across k, 16-bit elements: lanes read 8 rows, and most have none of
-# a shorter side.
+# Of an operand that is streamed across k, 16-bit elements: lanes read two chunks of 8 rows where
+# columns are not aligned.  Machine code that ships reads so beyond the memory of ten rows or fewer;
+# today's skinny/tensor.cuh does not, but most of its lanes would have no row.
 LEAST_STREAMED = 16
 
 
