@@ -216,18 +216,20 @@ def test_what_streams_an_operand_takes_products_whose_other_side_is_no_longer(st
     assert geometry.takes(Problem(*is_for, 9, *along_k))
     assert geometry.takes(Problem(5, 5, 9, *along_k))
     assert not geometry.takes(Problem(*reversed(is_for), 9, *along_k))
+    assert not geometry.takes(Problem(*reversed(is_for), 9, "int8", "T", "N"))
     assert geometry.takes(Problem(*reversed(is_for), 9, "s"))  # costs tell, of wider elements
 
 
 def test_what_streams_short_columns_of_16_bits_takes_them_along_k_alone():
     a = Geometry(64, 8, (256, 1), streamed=1)
-    assert a.takes(Problem(16, 3, 99, "bf16"))
-    assert not a.takes(Problem(15, 3, 99, "bf16"))
-    assert a.takes(Problem(15, 3, 99, "bf16", "T"))
-    assert a.takes(Problem(15, 3, 99, "s"))
+    assert a.takes(Problem(8, 3, 99, "bf16"))
+    assert not a.takes(Problem(7, 3, 99, "bf16"))
+    assert a.takes(Problem(7, 3, 99, "bf16", "T"))
+    assert a.takes(Problem(7, 3, 99, "int8", "T"))
+    assert a.takes(Problem(7, 3, 99, "s"))
     b = replace(a, streamed=2)
-    assert not b.takes(Problem(3, 15, 99, "bf16", "N", "T"))
-    assert b.takes(Problem(3, 15, 99, "bf16"))
+    assert not b.takes(Problem(3, 7, 99, "bf16", "N", "T"))
+    assert b.takes(Problem(3, 7, 99, "bf16"))
 
 
 def test_maps_hold_places_of_31_bits_and_strides_below_2_to_the_40():

@@ -64,10 +64,9 @@ STAGED_BYTES = 2 * _CHUNK_BYTES
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
 MOST_PLACES, MOST_STRIDE = 2**31, 2**40
 
-# Of an operand that is streamed across k, 16-bit elements: lanes read two chunks of 8 rows where
-# columns are not aligned.  Machine code that ships reads so beyond the memory of ten rows or fewer;
-# today's skinny/tensor.cuh does not, but most of its lanes would have no row.
-LEAST_STREAMED = 16
+# Rows of an operand of 16 bits that is streamed across k: a lane has as many.  With fewer, copies
+# along k take less (H100, 2026-11-27).
+LEAST_STREAMED = 8
 
 
 @dataclass(frozen=True)
@@ -304,7 +303,7 @@ class Geometry:
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
         2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
-        serves every mode.  Of 16-bit elements it is for products whose other side is no longer,
+        serves every mode.  Of 16 and 8 bits it is for products whose other side is no longer,
         and across k for sides of `LEAST_STREAMED` and more.
     any_alignment : bool
         Whether threads see by themselves how operands are aligned, or shift what they copy into
@@ -399,7 +398,7 @@ class Geometry:
         p = problem
         if self.most_k and p.k > self.most_k:
             return False
-        if not self.streamed or p.precision.element_bytes != 2:
+        if not self.streamed or p.precision.element_bytes > 2:
             return True
         other, side, along_k = p.m, p.n, not p.trans_b.transposed
         if self.streamed == 1:

@@ -62,9 +62,14 @@ def test_a_way_reads_operands_along_m_and_n_that_are_aligned(sizes, more, letter
 def test_what_is_read_along_k_is_copied_where_no_kernel_reads_it(
     sizes, more, letter, trans, aligned
 ):
-    """Of TF32 kernels read one operand across k: of two that lie so the longer one stays."""
+    """Of TF32 kernels read one operand across k: of two that lie so the longer one stays.
+
+    What streams an operand reads both as they lie.
+    """
     problem = laid(Problem(*sizes, letter, *trans), *more)
     way, size = best_way(Hopper(), problem, aligned), problem.precision.element_bytes
+    if not way.copies and choose(Hopper(), problem, way.aligned).geometry.streamed:
+        return
     of_way = (way.problem.trans_a is Trans.T, way.problem.trans_b is Trans.N)
     assert problem.precision.reads(of_way)
     assert way.aligned
@@ -129,6 +134,9 @@ def h100(ship):
         of = Variant.of(Problem(1, 1, 1, "bf16", *trans))
         for name, ns in (("wgmma", 20.0), ("skinny", 300.0)):
             short.append(kernel(of, stencil(name).default(of, H100), costs=costs(ns)))
+    of = Variant.of(Problem(1, 1, 1, "int8", "T"))
+    for name, ns in (("wgmma", 20.0), ("skinny", 1.0)):
+        short.append(kernel(of, stencil(name).default(of, H100), costs=costs(ns)))
     ship(*short, name="short", copying=Copying(9300.0, 2850.0))
     return Hopper(replace(H100, memory_bytes=80 << 30))
 
@@ -153,6 +161,12 @@ def test_16_bit_operands_are_copied_where_they_are_not_aligned_and_stay_in_their
     assert tuple(way.copies) == ("a", "b")
     assert (way.a.inner, way.a.outer, way.a.transposed) == (8190, 8192, False)
     assert (way.problem.trans, way.problem.lda, way.problem.ldb) == ("TN", 8192, 8192)
+
+
+def test_bytes_that_are_not_aligned_are_streamed_as_they_lie_where_that_is_faster(h100):
+    assert not best_way(h100, Problem(4000, 1, 4001, "int8", "T", "N"), ALIGNED).copies
+    assert best_way(h100, Problem(64, 8000, 8001, "int8", "T", "N"), ALIGNED).copies
+    assert best_way(h100, Problem(4000, 1, 4001, "int8", "N", "N"), ALIGNED).copies  # none takes it
 
 
 def test_what_the_copy_engine_takes_is_not_copied(h100):

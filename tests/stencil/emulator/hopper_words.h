@@ -49,6 +49,9 @@ void start_box(const box_copy &c);
 
 enum kind { F16, BF16, TF32, S8, E4M3, E5M2 };
 
+/* An element that lies in memory. */
+double value_of(kind k, const char *at);
+
 float float_of_bits(unsigned bits);
 
 float half_of_bits(unsigned bits);

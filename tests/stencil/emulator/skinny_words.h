@@ -1,4 +1,4 @@
-/* The functions of skinny/ptx.cuh, for a CPU. */
+/* The functions of skinny/ptx.cuh and prelude/elements.h, for a CPU. */
 
 inline elem *shared_memory()
 {
@@ -26,12 +26,6 @@ inline operand load_element(const operand *from)
 inline const operand *step(const operand *from, isize apart) { return from + apart; }
 
 #ifdef ELEMENT
-inline elem widened(operand bits)
-{
-    return ELEMENT == ELEMENT_F16 ? emulated::half_of_bits(bits)
-                                  : emulated::float_of_bits((unsigned)bits << 16);
-}
-
 inline chunk load_chunk_for_two(const operand *from) { return load_chunk(from); }
 
 inline void copy_chunk(operand *to, const operand *from, int elements)
@@ -46,13 +40,16 @@ inline void wait_for_copies()
     emulated::wait_for_all_but(0);
 }
 
-/* Element `step` of a row or column of an instruction's operand: lane 4 `line` + t has the pairs
- * 2 t and 2 t + 8, in the words from `first` on that are `apart`. */
-inline float said(const std::vector<std::vector<unsigned>> &all, int line, int step, int first,
-                  int apart)
+/* Element `step` of a row or column of an instruction's operand: lane 4 `line` + t has the bytes
+ * from 4 t and 4 t + 16 on, in the words from `first` on that are `apart`. */
+inline double said(const std::vector<std::vector<unsigned>> &all, int line, int step, int first,
+                   int apart)
 {
-    const std::vector<unsigned> &words = all[line * 4 + step % 8 / 2];
-    return widened((operand)(words[first + step / 8 * apart] >> (step % 2 * 16)));
+    constexpr emulated::kind kinds[] = {{}, emulated::F16, emulated::BF16, {}, emulated::S8,
+                                        emulated::E4M3, emulated::E5M2};
+    const int byte = step * OPERAND_BYTES;
+    const unsigned &word = all[line * 4 + byte % 16 / 4][first + byte / 16 * apart];
+    return emulated::value_of(kinds[ELEMENT], (const char *)&word + byte % 4);
 }
 
 inline void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
@@ -60,17 +57,23 @@ inline void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
     const auto all = emulated::among(32, {a0, a1, a2, a3, b0, b1});
     const int lane = emulated::now.current->id.x % 32;
     for (int e = 0; e < 4; ++e)
-        for (int step = 0; step < 16; ++step)
-            d[e] += said(all, lane / 4, step, e / 2, 2) *
-                    said(all, lane % 4 * 2 + e % 2, step, 4, 1);
+        for (int step = 0; step < 32 / OPERAND_BYTES; ++step) {
+            const double product = said(all, lane / 4, step, e / 2, 2) *
+                                   said(all, lane % 4 * 2 + e % 2, step, 4, 1);
+            d[e] += ELEMENT == ELEMENT_S8 ? (elem)(int)product : (elem)product;
+        }
 }
 #endif
 
-#if defined(OUTPUT) && OUTPUT != OUTPUT_F32
+#if ROUNDED
+inline elem widened(output bits)
+{
+    return OUTPUT == OUTPUT_F16 ? emulated::half_of_bits(bits)
+                                : emulated::float_of_bits((unsigned)bits << 16);
+}
+
 inline output rounded(elem v)
 {
     return OUTPUT == OUTPUT_F16 ? emulated::half_bits(v) : emulated::bfloat16_bits(v);
 }
-#else
-inline output rounded(elem v) { return v; }
 #endif

@@ -38,8 +38,8 @@ enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 #define MOST_PLACES ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
 
-/* Of an operand that is streamed across k, 16-bit elements: lanes read 8 rows. */
-#define LEAST_STREAMED 16
+/* Rows of an operand of 16 bits that is streamed across k: a lane has as many. */
+#define LEAST_STREAMED 8
 
 int64_t tilewright_chunk(const tilewright_problem *p)
 {
@@ -51,7 +51,7 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
     return tilewright_up(side, tile * cluster) * cluster;
 }
 
-/* Of 16-bit elements: whether the other side is no longer than the streamed operand's, and that one
+/* Of elements of 16 and 8 bits: whether the other side is no longer than the streamed operand's, and that one
  * is long enough across k. */
 static int is_streamed(const tilewright_geometry *it, const tilewright_problem *p)
 {
@@ -65,7 +65,7 @@ int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
     if (it->most_k && p->k > it->most_k)
         return 0;
-    if (it->streamed && p->element_bytes == 2 && !is_streamed(it, p))
+    if (it->streamed && p->element_bytes <= 2 && !is_streamed(it, p))
         return 0;
     if (!it->tma)
         return 1;

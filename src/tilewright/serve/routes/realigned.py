@@ -138,9 +138,10 @@ def _read(op: Trans, copy: Realigned | None) -> Trans:
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
     """Return the way of which the shortest time is expected.
 
-    Of operands that are read along k what no kernel reads as it lies is copied.  Of others nothing
-    is where the device's table does not say what a copy costs, or has no times of such products in
-    this precision, or what copies win is less than is worth it; or without a core.
+    Of operands that are read along k all are copied that do not lie so, unless a kernel takes them
+    as they lie in less time.  Of others nothing is where the device's table does not say what a
+    copy costs, or has no times of such products in this precision, or what copies win is less than
+    is worth it; or without a core.
 
     Parameters
     ----------
@@ -150,11 +151,12 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
         As of `ways`.
     """
     copies = _copies(problem, aligned)
-    if problem.precision.reads_along_k:  # there are no kernels for anything else
-        return _way(problem, *copies, aligned)
     plain = Way(problem, None, None, all(aligned))
     if copies == (None, None):
         return plain
+    if problem.precision.reads_along_k:
+        made = _way(problem, *copies, aligned)
+        return plain if _is_faster(device, plain, made) else made
     known, native = _copying(device, problem), _native(device, Variant.of(problem))
     ns = choose(device, problem, plain.aligned).ns
     if known is None or native is None or ns is None or not native.takes(problem):
@@ -168,6 +170,17 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
         return _native(device, Variant(problem.precision, *ops))
 
     return _way(problem, *of(*native.copied(other, problem, aligned, ns, known)), aligned)
+
+
+def _is_faster(device: Served, plain: Way, made: Way) -> bool:
+    """Whether a kernel takes the operands as they lie, and is expected to take no longer."""
+    native = _native(device, Variant.of(plain.problem))
+    if native is None or not native.takes(plain.problem):
+        return False
+    found, other = native(plain.problem, plain.aligned), expected_ns(device, made)
+    if found is None or found[2] is None or other is None:
+        return False
+    return found[2] <= other
 
 
 def _native(device: Served, variant: Variant) -> NativeChoice | None:

@@ -40,7 +40,7 @@
  * each element is read by itself, and neighbours take single elements alternately (WIDE false): the
  * same bytes are on their way, in more instructions.  Which way a block goes it finds when it runs.
  *
- * Operands of 16 bits are multiplied by tensor cores, and lie and are read somewhat otherwise:
+ * Operands of 16 and 8 bits are multiplied by tensor cores, and lie and are read somewhat otherwise:
  * tensor.cuh draws how.  What follows is of wider elements.
  *
  * Y in shared memory, so that what a thread multiplies with one chunk lies side by side:
@@ -57,7 +57,7 @@
  * the order of k (slices.cuh).  A block whose tile is one slice stores it, and nothing follows.
  *
  * Macros given with the source: the parameters in capitals, THREADS, SLAB_STEPS, TRANS_A, CONJ_A,
- * TRANS_B, CONJ_B (0 or 1), and for operands of 16 bits ELEMENT and OUTPUT (elements.cuh).  A
+ * TRANS_B, CONJ_B (0 or 1), and for operands of 16 and 8 bits ELEMENT and OUTPUT (elements.h).  A
  * dialect and a prelude come first.
  */
 
@@ -70,7 +70,8 @@
 #define CONJ_X (SHORT_M ? CONJ_B : CONJ_A)
 #define CONJ_Y (SHORT_M ? CONJ_A : CONJ_B)
 
-#include "skinny/elements.cuh"
+#include "prelude/elements.h"
+#include "skinny/chunks.cuh"
 
 /* A chunk along either side of X. */
 #define CHUNK_ROWS (K_FAST_X ? 1 : CHUNK)
@@ -84,7 +85,7 @@
 #define LANE_K (THREAD_ID / 32 % K_PARTS * WARP_LANES_K + THREAD_ID % WARP_LANES_K)
 #define LANE_ROW (THREAD_ID / 32 / K_PARTS * 8 + THREAD_ID % 32 / WARP_LANES_K)
 #define SLAB_ALONG_K 1
-#define PAD (K_FAST_X ? 32 : 16)
+#define PAD ((K_FAST_X ? 64 : 32) / OPERAND_BYTES)
 #define SUMS (TILE_ROWS * SHORT / 4)
 #else
 #define LANE_K (K_FAST_X ? THREAD_ID % LANES_K : THREAD_ID / LANES_ROWS)

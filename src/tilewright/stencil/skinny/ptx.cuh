@@ -54,7 +54,13 @@ HELPER operand load_element(const operand *from)
 {
     operand v;
 #ifdef ELEMENT
-    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(from));
+    unsigned short bits;
+#if OPERAND_BYTES == 1
+    asm volatile("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=h"(bits) : "l"(from));
+#else
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(bits) : "l"(from));
+#endif
+    v = (operand)bits;
 #elif ELEM_BYTES == 4
     asm volatile("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(v) : "l"(from));
 #elif ELEM_BYTES == REAL_BYTES
@@ -70,21 +76,6 @@ HELPER operand load_element(const operand *from)
 #endif
     return v;
 }
-
-#ifdef ELEMENT
-#if ELEMENT == ELEMENT_F16
-#define FORMAT "f16"
-#else
-#define FORMAT "bf16"
-#endif
-
-HELPER elem widened(operand bits)
-{
-    elem v;
-    asm("cvt.f32." FORMAT " %0, %1;" : "=f"(v) : "h"(bits));
-    return v;
-}
-#endif
 
 #ifdef ELEMENT
 /* A chunk of which a neighbour reads a part, too: kept in the first-level cache. */
@@ -109,26 +100,33 @@ HELPER void copy_chunk(operand *to, const operand *from, int elements)
 /* Wait for all copies that this thread began. */
 HELPER void wait_for_copies(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-/* 16 x 8 sums, 16 steps of k: tensor.cuh says who holds what. */
+#if ELEMENT == ELEMENT_F16
+#define INSTRUCTION "m16n8k16.row.col.f32.f16.f16.f32 "
+#elif ELEMENT == ELEMENT_BF16
+#define INSTRUCTION "m16n8k16.row.col.f32.bf16.bf16.f32 "
+#elif ELEMENT == ELEMENT_E4M3
+#define INSTRUCTION "m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+#elif ELEMENT == ELEMENT_E5M2
+#define INSTRUCTION "m16n8k32.row.col.f32.e5m2.e5m2.f32 "
+#else
+#define INSTRUCTION "m16n8k32.row.col.s32.s8.s8.s32 "
+#endif
+
+/* Of a sum in a register. */
+#if ELEMENT == ELEMENT_S8
+#define SUM "+r"
+#else
+#define SUM "+f"
+#endif
+
+/* 16 x 8 sums, 32 bytes along k: tensor.cuh says who holds what. */
 HELPER void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." FORMAT "." FORMAT ".f32 "
+    asm("mma.sync.aligned." INSTRUCTION
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 #endif
-
-/* A result to the nearest number that C has, ties to even. */
-HELPER output rounded(elem v)
-{
-#if defined(OUTPUT) && OUTPUT != OUTPUT_F32
-    output bits;
-    asm("cvt.rn." FORMAT ".f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-#else
-    return v;
-#endif
-}
 
 #endif /* EMULATED */

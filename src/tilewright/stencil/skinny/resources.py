@@ -77,8 +77,11 @@ def long_side(short_m: Values, block_m: Values, block_n: Values) -> Values:
 
 
 def on_tensor_cores(precision: Precision) -> bool:
-    """Whether tensor cores multiply: operands of 16 bits."""
-    return precision.is_short
+    """Whether tensor cores multiply: operands of 16 and 8 bits.
+
+    TF32 is multiplied as float32 is: memory limits both.
+    """
+    return precision.is_short and precision.element_bytes < 4
 
 
 def widths(precision: Precision) -> tuple[int, int]:

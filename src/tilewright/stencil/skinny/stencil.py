@@ -14,6 +14,7 @@ from tilewright.stencil.skinny.resources import (
     lanes,
     long_side,
     min_blocks,
+    on_tensor_cores,
     registers,
     rows,
     shared_bytes,
@@ -57,7 +58,7 @@ class Skinny(Stencil):
 
     Nothing is reused but the short operand, which is in shared memory; loads of the long one are
     what counts: 16 bytes each, eight a thread on their way, in neighbours' order.  Tensor cores
-    multiply elements of 16 bits, as loads leave them in registers.
+    multiply elements of 16 and 8 bits, as loads leave them in registers.
     """
 
     name: ClassVar[str] = "skinny"
@@ -69,8 +70,11 @@ class Skinny(Stencil):
         return (device.compute_capability or 0) >= _SINCE
 
     def computes(self, variant: Variant) -> bool:
-        """Whether elements are plain numbers of 16 bits and more: sums of pairs would need care."""
-        return variant.precision.parts == 1 and not variant.precision.reads_along_k
+        """Whether elements are plain numbers, and those of 8 bits run along k.
+
+        Sums of pairs would need care.
+        """
+        return variant.precision.parts == 1 and variant.precision.reads(variant.k_fast)
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.
@@ -78,11 +82,10 @@ class Skinny(Stencil):
         Raises
         ------
         ValueError
-            If elements are pairs, or of 8 bits.
+            If elements are pairs, or lie as `Precision.reads` refuses.
         """
         if not self.computes(variant):
-            letter = variant.precision.letter
-            raise ValueError(f"precision={letter!r} has no such kernels; use another stencil")
+            raise ValueError(f"{variant} has no skinny kernels; use another stencil")
         from tilewright.space import Space
         from tilewright.stencil.skinny.constraints import constraints
         from tilewright.stencil.skinny.parameters import parameters
@@ -151,13 +154,13 @@ class Skinny(Stencil):
         if dialect != "cuda":
             raise ValueError(f"dialect={dialect!r} has no loads past the cache; use portable")
         precision = variant.precision
-        prelude = "s" if precision.is_short else precision.letter  # of the sums
+        sums = {"int32": "int32", "float32": "s", "": precision.letter}[precision.sum_name]
         short, depth = _sides(config)[0], config.integer("block_k")
         area = config.integer("block_m") * config.integer("block_n")
         # A part is whole chunks, as a workspace wants it.
         part = -(-area * precision.sum_bytes // 16) * 16
         defines: dict[str, int | str] = {**variant.macros, "THREADS": THREADS}
-        if precision.is_short:
+        if on_tensor_cores(precision):
             defines |= {"ELEMENT": ELEMENTS[precision.dtype_name]}
             defines |= {"OUTPUT": OUTPUTS[precision.result_name]}
         defines |= {"SLAB_STEPS": int(slab_steps(short, depth, precision))}
@@ -165,7 +168,7 @@ class Skinny(Stencil):
         defines |= {"PART_ELEMENTS": part // precision.sum_bytes, "EARLY": 1}
         defines |= {name.upper(): config[name] for name in config}
         return Source(
-            read_sources("prelude/dialect_cuda.h", f"prelude/{prelude}.h", "skinny/kernel.cuh"),
+            read_sources("prelude/dialect_cuda.h", f"prelude/{sums}.h", "skinny/kernel.cuh"),
             defines,
             dynamic_shared_bytes=self.resources(config, variant).shared_bytes,
             part_bytes=part,

@@ -1,19 +1,19 @@
-/* The loop along k on tensor cores, for operands of 16 bits.  A part of kernel.cuh.
+/* The loop along k on tensor cores, for operands of 16 and 8 bits.  A part of kernel.cuh.
  *
- * An instruction multiplies 16 rows of X with 8 columns of Y, 16 steps of k deep.  What its lanes
- * hold, lane 4 g + t, are two rows, and of k two pairs of elements in a register each:
+ * An instruction multiplies 16 rows of X with 8 columns of Y, 32 bytes of k deep.  What its lanes
+ * hold, lane 4 g + t, are two rows, and of k two registers of elements, pairs of 16 bits:
  *
  *              k  2t 2t+1   2t+8 2t+9                      columns  2t 2t+1
  *     X  row g     | a0   |   a2   |      Y, column g      D  row g     | d0 d1 |
  *        row g + 8 | a1   |   a3   |         b0, b1           row g + 8 | d2 d3 |
  *
- * Which rows these are, and in which order sums go along k, is free as long as X, Y and D agree.
- * So lanes take what a load of 16 bytes brings:
+ * or fours of 8 bits.  Which rows these are, and in which order sums go along k, is free as long as
+ * X, Y and D agree.  So lanes take what a load of 16 bytes brings:
  *
- *     X along k      8 steps of a row: two instructions take half of them each, and two of a
- *                    thread's rows are rows g and g + 8
- *     X along rows   8 rows of a step: four steps are side by side in k, their elements of two
- *                    neighbouring rows are put into pairs, and these are rows g and g + 8
+ *     X along k      8 or 16 steps of a row: two instructions take half of them each, and two of
+ *                    a thread's rows are rows g and g + 8
+ *     X along rows   16 bits: 8 rows of a step: four steps are side by side in k, their elements
+ *                    of two neighbouring rows are put into pairs, and these are rows g and g + 8
  *
  * Y lies in the slab along k, so that a lane's elements of a column are side by side, and PITCH
  * puts the columns of neighbouring lanes into different banks.
@@ -63,15 +63,22 @@ template <bool WIDE> struct share {
 /* Elements of a chunk's address beyond the last multiple of 16 bytes. */
 HELPER int shift_of(const operand *at) { return (int)(ADDRESS(at) % 16) / OPERAND_BYTES; }
 
+/* The word that begins so many bits behind the first one's low end. */
+HELPER word funnel(word low, word high, int bits)
+{
+    return (word)(((unsigned long long)high << 32 | low) >> bits);
+}
+
 /* The 16 bytes that begin `shift` elements behind the first of 32. */
 HELPER chunk shifted(chunk low, chunk high, int shift)
 {
+    const int bytes = shift * OPERAND_BYTES;
     word w[8];
     UNROLL for (int i = 0; i < 4; ++i) w[i] = low.r[i], w[i + 4] = high.r[i];
-    UNROLL for (int i = 0; i < 6; ++i) w[i] = shift & 4 ? w[i + 2] : w[i];
-    UNROLL for (int i = 0; i < 5; ++i) w[i] = shift & 2 ? w[i + 1] : w[i];
+    UNROLL for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
+    UNROLL for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
     chunk found;
-    UNROLL for (int i = 0; i < 4; ++i) found.r[i] = shift & 1 ? w[i] >> 16 | w[i + 1] << 16 : w[i];
+    UNROLL for (int i = 0; i < 4; ++i) found.r[i] = funnel(w[i], w[i + 1], bytes % 4 * 8);
     return found;
 }
 
