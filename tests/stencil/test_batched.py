@@ -58,6 +58,13 @@ def test_a_warp_computes_a_small_product(tmp_path: Path, name: str) -> None:
             return
 
 
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16TN", "fp16_f32NT"])
+def test_short_sums_of_16_bits_compute_batches(tmp_path: Path, name: str) -> None:
+    emulated = EmulatedDevice(tmp_path, words="outer_words.h")
+    check(emulated, stencil("outer").default(variant(name), emulated.spec), name)
+
+
 def check_group(device, family, config: Config, of) -> None:
     kernel = device.compile(family.grouped_source(config, of, device.dialect))
     certify(device, kernel, Grouped(family, config, of), config, of)

@@ -34,7 +34,7 @@ def waits_first(source: Source) -> bool:
     ("name", "of"),
     [("portable", "sNN"), ("simt_async", "sNT"), ("simt_async", "cTN"), ("mma_f64", "dNN"),
      ("mma_f64", "zTT"), ("skinny", "sNN"), ("skinny", "bf16TN"), ("wgmma", "bf16TN"),
-     ("outer", "sNN"), ("outer", "zTT")],
+     ("outer", "sNN"), ("outer", "zTT"), ("outer", "bf16TN")],
 )  # fmt: skip
 def test_a_kernel_that_begins_early_waits_before_it_touches_memory(name, of):
     family, one = stencil(name), variant(of)

@@ -8,7 +8,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
 from tilewright.stencil.base import Resources, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
-from tilewright.stencil.source import Dialect, Source
+from tilewright.stencil.source import ELEMENTS, OUTPUTS, Dialect, Source
 from tilewright.stencil.source_files import read_sources
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Outer"]
 
-# A warp for each column that begins at another element of 16 bytes, of which floats have four.
+# A warp for each column that begins at another element of a chunk, which has four or fewer.
 _THREADS = 128
 
-# What a lane stores at once; and what its warp does, of one column.
-_CHUNK_BYTES = 16
-_WARP_BYTES = 32 * _CHUNK_BYTES
+# What a lane stores at once of 32 bits and more; and its rows of 16 bits, stored by 8 bytes: with
+# eight rows a thread has registers for few steps.
+_CHUNK_BYTES, _SHORT_ROWS = 16, 4
 
 # 32-bit registers of a thread besides A's rows, four for each step of k: four columns' sums take
 # 16, addresses and elements of B others.  NVRTC 13.0 takes 78 to 128 in all for sm_90a.
@@ -36,12 +36,19 @@ _ALL_REGISTERS = 65_536
 # is faster.
 _STEPS, _COLUMNS = (2, 4, 8), (32, 128)
 
+# The same of 16 bits: from 9 steps on tensor cores are faster, on an H100, or as fast.
+_STEPS_SHORT = (4, 8)
+
+# The instruction that rounds to bfloat16 came with compute capability 8.0.
+_SHORT_SINCE = 80
+
 
 class Outer(Stencil):
     """GEMM of short sums: C is written once, straight from registers, in whole vectors.
 
     Outer products, k = 1, and sums of a few products.  Columns of C may begin anywhere: stores are
-    of 16 aligned bytes all the same, so that one instance serves every mode.
+    of 16 aligned bytes all the same, of 16-bit elements 8, so that one instance serves every mode.
+    Operands of 16 bits pass through shared memory.
     """
 
     name: ClassVar[str] = "outer"
@@ -53,8 +60,9 @@ class Outer(Stencil):
         return device.compute_capability is not None
 
     def computes(self, variant: Variant) -> bool:
-        """Whether elements are plain numbers of 32 bits and more: sums of pairs would need care."""
-        return variant.precision.parts == 1 and not variant.precision.is_short
+        """Whether elements are plain numbers of 16 bits and more: sums of pairs would need care."""
+        precision = variant.precision
+        return precision.parts == 1 and (not precision.is_short or precision.element_bytes == 2)
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.
@@ -62,14 +70,15 @@ class Outer(Stencil):
         Raises
         ------
         ValueError
-            If elements are pairs, or shorter than 32 bits.
+            If elements are pairs, of 8 bits, or of tensor cores' 32.
         """
         if not self.computes(variant):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} has no such kernels; use another stencil")
         from tilewright.space import Constraint, Parameter, Space
 
-        rows = _rows(variant)
+        rows, short = _rows(variant), variant.precision.is_short
+        rounds = not short or (device.compute_capability or 0) >= _SHORT_SINCE
         return Space(
             self.name,
             (
@@ -77,7 +86,7 @@ class Outer(Stencil):
                     "block_m",
                     (32, 64, 128),
                     "rows of C a thread block computes",
-                    "none: 16 bytes of a column for each lane of a warp",
+                    f"none: {_CHUNK_BYTES} bytes of a column a lane, or 4 elements",
                 ),
                 Parameter(
                     "block_n",
@@ -87,7 +96,7 @@ class Outer(Stencil):
                 ),
                 Parameter(
                     "block_k",
-                    _STEPS,
+                    _STEPS_SHORT if short else _STEPS,
                     "steps in k for which a thread has its rows of A in registers",
                     "registers; where k is shorter, additions of zeros",
                 ),
@@ -96,8 +105,14 @@ class Outer(Stencil):
                 Constraint(
                     "a warp's rows",
                     lambda block_m: block_m == rows,
-                    f"32 lanes store {_CHUNK_BYTES} bytes of a column each",
+                    f"32 lanes store {_CHUNK_BYTES} bytes of a column each, of 16 bits 4 elements",
                     "divisibility",
+                ),
+                Constraint(
+                    "instructions",
+                    lambda block_k: (block_k > 0) & rounds,
+                    "devices round to bfloat16 from compute capability 8.0 on",
+                    "hardware",
                 ),
             ),
         )
@@ -107,12 +122,12 @@ class Outer(Stencil):
         rows = _rows(variant)
         return tuple(
             Config(self.name, {"block_m": rows, "block_n": 32, "block_k": steps})
-            for steps in _STEPS
+            for steps in (_STEPS_SHORT if variant.precision.is_short else _STEPS)
         )
 
     def resources(self, config: Config, variant: Variant) -> Resources:
-        """Return threads, and an estimate of registers; there is no shared memory."""
-        return Resources(_THREADS, 0, _registers(config))
+        """Return threads and shared memory, exact, and an estimate of registers."""
+        return Resources(_THREADS, _shared_bytes(config, variant), _registers(config))
 
     def geometry(self, config: Config) -> Geometry:
         """Return a block for each tile, whatever the alignment of any operand."""
@@ -128,6 +143,10 @@ class Outer(Stencil):
             early=True,
         )
 
+    def grouped_config(self, config: Config, variant: Variant) -> Config | None:
+        """Return the config, but for short elements: a table of problems has sums' addresses."""
+        return None if variant.precision.is_short else super().grouped_config(config, variant)
+
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
@@ -140,21 +159,33 @@ class Outer(Stencil):
         """
         if dialect != "cuda":
             raise ValueError(f"dialect={dialect!r} has no such kernels; use portable")
-        prelude = f"prelude/{variant.precision.letter}.h"
+        precision = variant.precision
+        prelude = "s" if precision.is_short else precision.letter  # of the sums
+        defines: dict[str, int | str] = {**variant.macros, "THREADS": _THREADS}
+        if precision.is_short:
+            defines |= {"ELEMENT": ELEMENTS[precision.dtype_name]}
+            defines |= {"OUTPUT": OUTPUTS[precision.result_name]}
+        defines |= {name.upper(): config[name] for name in config}
         return Source(
-            read_sources("prelude/dialect_cuda.h", prelude, "outer/kernel.cuh"),
-            {
-                **variant.macros,
-                "THREADS": _THREADS,
-                **{name.upper(): config[name] for name in config},
-            },
+            read_sources("prelude/dialect_cuda.h", f"prelude/{prelude}.h", "outer/kernel.cuh"),
+            defines,
+            dynamic_shared_bytes=_shared_bytes(config, variant),
             unit=f"{self.name} {self.version}",
         )
 
 
 def _rows(variant: Variant) -> int:
     """Return the rows of C that a warp stores at once."""
-    return _WARP_BYTES // variant.precision.element_bytes
+    of = variant.precision
+    return 32 * (_SHORT_ROWS if of.is_short else _CHUNK_BYTES // of.element_bytes)
+
+
+def _shared_bytes(config: Config, variant: Variant) -> int:
+    """Return the bytes of what is staged: A's rows, and a chunk's more, and B's columns."""
+    if not variant.precision.is_short:
+        return 0
+    staged = config.integer("block_m") + _SHORT_ROWS + config.integer("block_n")
+    return config.integer("block_k") * staged * variant.precision.sum_bytes
 
 
 def _registers(config: Config) -> int:
