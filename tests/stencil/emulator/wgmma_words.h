@@ -62,6 +62,17 @@ inline void put_chunk(shared_at to, const unsigned int *word)
     std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, 16, "a chunk is put"), word, 16);
 }
 
+#if STAGED
+inline words_of_piece read_piece_of(shared_at from)
+{
+    words_of_piece v;
+    std::memcpy(&v, emulated::shared_bytes(emulated::rank_now(), from, 16, "a lane reads"), 16);
+    return v;
+}
+
+inline void meet_warp() { emulated::leave(emulated::AT_WARP_BARRIER); }
+#endif
+
 inline void publish_chunks() { emulated::leave(emulated::AT_WARP_BARRIER); }
 
 inline unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
@@ -198,3 +209,12 @@ inline void exchange_pairs(scalar *v)
     exchange_floats(v);
 #endif
 }
+
+#if STAGED
+inline void put_pair(shared_at to, const scalar *v)
+{
+    const output pair[2] = {rounded(v[0]), rounded(v[1])};
+    std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, sizeof pair, "a pair is put"), pair,
+                sizeof pair);
+}
+#endif

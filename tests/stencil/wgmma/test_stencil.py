@@ -23,7 +23,15 @@ from tests.stencil.wgmma.harness import (
     variant,
 )
 from tilewright.backend import LaunchError, Operand
-from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, Parts, TensorCall, Wgmma
+from tilewright.space import Config
+from tilewright.stencil.wgmma import (
+    ARITHMETICS,
+    Arithmetic,
+    Parts,
+    TensorCall,
+    TensorVariant,
+    Wgmma,
+)
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS
 from tilewright.tuning.verify import WrongResultError
 
@@ -360,6 +368,77 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     config = small(of, emulated, cluster_m=2, cluster_n=2, stages=2, block_k=32)
     with pytest.raises((WrongResultError, LaunchError)):
         Run(emulated, config, of, faulty(Wgmma, old, new)).check(Case(130, 140, 400))
+
+
+# Blocks that stay, which have room for results to pass through shared memory.
+STAYS = {"multiprocessors": 78}
+
+
+def is_staged(of: TensorVariant, config: Config) -> bool:
+    """Whether a kernel's results pass through shared memory."""
+    return FAMILY.source(config, of, "cuda").defines["STAGED"] == 1
+
+
+@pytest.mark.parametrize("kind", thorough_but(["f16", "s8", "e4m3"], PLAIN))
+@pytest.mark.parametrize(
+    "sides",
+    [{}, {"block_m": 96, "instruction_m": 96}, {"block_m": 144, "instruction_m": 144},
+     {"block_n": 256}],
+)  # fmt: skip
+def test_results_pass_through_shared_memory(
+    emulated: EmulatedDevice, kind: str, sides: dict[str, int]
+) -> None:
+    """Lines of all lengths; tiles inside and at the edge; columns of 16 bytes, 8, and any."""
+    of = variant("TN", PLAIN[kind])
+    promoted = {"promote_k": 128} if kind.startswith("e") else {}
+    config = small(of, emulated, **STAYS, **sides, **promoted)
+    assert is_staged(of, config)
+    run, block_m = Run(emulated, config, of), config.integer("block_m")
+    places = (2 * block_m, 8, 8), (block_m + 8, 0, 0), (block_m, 4, 4), (77, 1, 3)
+    for m, padding, offset in places:
+        run.check(Case(m, 300, 50, -2, padding_c=padding, offset_c=offset))
+    run.check(Case(2 * block_m, 300, 50, 1, 3))
+
+
+def test_results_are_stored_from_registers_where_nothing_is_won_or_there_is_no_room() -> None:
+    of = variant("TN", PLAIN["f16"])
+    whole = {
+        "block_m": 128, "block_n": 256, "block_k": 64, "instruction_m": 128, "consumers": 2,
+        "pingpong": 0, "stages": 4, "promote_k": 0, "partials": 1, "min_blocks": 1, "cluster_m": 1,
+        "cluster_n": 1, "swizzle_rows": 4, "multiprocessors": 132,
+    }  # fmt: skip
+    assert is_staged(of, Config("wgmma", whole))
+    assert not is_staged(of, Config("wgmma", whole | {"multiprocessors": 0}))
+    assert not is_staged(of, Config("wgmma", whole | {"pingpong": 1, "block_n": 128}))
+    assert not is_staged(of, Config("wgmma", whole | {"block_m": 192, "instruction_m": 192}))
+    assert not is_staged(variant("NN", PLAIN["tf32"]), Config("wgmma", whole | {"block_k": 32}))
+    assert not is_staged(variant("TN", FP16X3), Config("wgmma", whole))
+
+
+STAGED_FAULTS = {
+    "lines that are not there yet": ("meet_warp();\n            output", "output"),
+    "lines that others still read": (
+        "read_piece_of(piece_at(lines, column, piece));\n            }\n            meet_warp();",
+        "read_piece_of(piece_at(lines, column, piece));\n            }",
+    ),
+    "another warp's lines": ("THREAD_ID / 32 * (LINE_COLUMNS * LINE_BYTES)", "0"),
+    "a pair of other rows": ("eight + lane % 4 * 2", "eight + lane % 2 * 2"),
+    "half of the columns": ("piece_at(lines, lane / 4 + 8 * h", "piece_at(lines, lane / 4"),
+    "a scalar that is left out": ("to.alpha * from[1]", "from[1]"),
+    "barriers in place of lines": ("#define STAGED_AT (", "#define STAGED_AT (0 * "),
+}
+
+
+@pytest.mark.parametrize("fault", STAGED_FAULTS)
+def test_the_emulator_finds_of_results_in_shared_memory(
+    emulated: EmulatedDevice, fault: str
+) -> None:
+    of = variant("TN", PLAIN["f16"])
+    config = small(of, emulated, block_m=128, instruction_m=128, **STAYS)
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, config, of, faulty(Wgmma, *STAGED_FAULTS[fault])).check(
+            Case(256, 260, 200, -2)
+        )
 
 
 def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedDevice) -> None:

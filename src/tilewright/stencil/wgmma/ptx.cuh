@@ -39,9 +39,18 @@ typedef unsigned short output; /* the bits */
 #define OUTPUT_BYTES 2
 #endif
 
+/* Whether results pass through shared memory; of kernels that have no ring of stages none do. */
+#ifndef STAGED
+#define STAGED 0
+#endif
+
 union ALIGNED(8) chunk {
     output e[8 / OUTPUT_BYTES];
     unsigned int pairs[2]; /* of elements of 1 and 2 bytes: words */
+};
+
+struct ALIGNED(16) words_of_piece {
+    unsigned int word[4];
 };
 
 /* Digits of `of_bytes`: all of either word; the first's high half, the second's low half. */
@@ -322,6 +331,33 @@ HELPER void round_chunk(chunk *to, const scalar *v)
 {
     UNROLL for (int i = 0; i < 8 / OUTPUT_BYTES; ++i) to->e[i] = rounded(v[i]);
 }
+#endif
+
+#if STAGED
+/* ---- results through shared memory ---- */
+
+HELPER void put_pair(shared_at to, const scalar *v)
+{
+#if OUTPUT_BYTES == 2
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(rounded_pair(v)) : "memory");
+#elif OUTPUT == OUTPUT_S32
+    asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to), "r"(v[0]), "r"(v[1]) : "memory");
+#else
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v[0]), "f"(v[1]) : "memory");
+#endif
+}
+
+HELPER words_of_piece read_piece_of(shared_at from)
+{
+    words_of_piece v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(from));
+    return v;
+}
+
+/* What any lane of the warp put before is there for all. */
+HELPER void meet_warp(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 #endif
 
 #if OUTPUT_BYTES < 4

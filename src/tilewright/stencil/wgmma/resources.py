@@ -20,6 +20,7 @@ __all__ = [
     "producer_registers",
     "shared_bytes",
     "sharers",
+    "staged_bytes",
     "starting_registers",
     "sums",
     "threads",
@@ -47,6 +48,13 @@ _MOST = 240
 _STAGE_BARRIERS = 16
 _TURN_BARRIERS = 24
 _ROUNDING = 1024
+
+# A multiprocessor's shared memory, and what it keeps of each block's: CUDA C++ Programming Guide,
+# compute capability 9.0.
+_MEMORY, _KEPT = 228 * 1024, 1024
+
+# Lines of each of a consumer's four warps, and what beginning at a multiple of 128 bytes takes.
+_LINES, _LINES_ROUNDING = 4 * 16 * 128, 128
 
 
 def threads(*, consumers: Values) -> Values:
@@ -131,3 +139,12 @@ def shared_bytes(
     """Return the shared memory of a block, with what aligns its stages."""
     stage = arithmetic.parts * (block_m + block_n) * block_k * arithmetic.element_bytes
     return stages * (stage + _STAGE_BARRIERS) + _TURN_BARRIERS + _ROUNDING
+
+
+def staged_bytes(*, used: int, consumers: int, min_blocks: int) -> int:
+    """Return the shared memory that results pass through (staged.cuh), where there is room for it.
+
+    `used` is what a block has besides; 0 where that leaves too little.
+    """
+    found = consumers * _LINES + _LINES_ROUNDING
+    return found if min_blocks * (used + found + _KEPT) <= _MEMORY else 0

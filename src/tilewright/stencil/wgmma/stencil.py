@@ -36,6 +36,7 @@ from tilewright.stencil.wgmma.resources import (
     consumer_registers,
     producer_registers,
     shared_bytes,
+    staged_bytes,
     sums,
     threads,
 )
@@ -135,13 +136,28 @@ class Wgmma(Stencil):
         if is_small(config):
             return small.resources(config, self.arithmetic(variant))
         take = config.integer
-        ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
         held = sums(**{name: take(name) for name in _SUMS})
         return Resources(
             threads=threads(consumers=take("consumers")),
-            shared_bytes=int(shared_bytes(**ring, arithmetic=self.arithmetic(variant))),
+            shared_bytes=sum(self._shared_bytes(config, variant)),
             registers=int(held) + OTHER_REGISTERS,
         )
+
+    def _shared_bytes(self, config: Config, variant: Variant) -> tuple[int, int]:
+        """Return a block's shared memory, and what results pass through besides.
+
+        They do where blocks stay and all consumers store at once; those that ping-pong store while
+        others multiply.
+        """
+        made, take = self.arithmetic(variant), config.integer
+        ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
+        used = int(shared_bytes(**ring, arithmetic=made))
+        apart = made.scaled or made.epilogue or made.result == "residues"
+        stay = take("multiprocessors") > 0 and not take("pingpong")
+        if apart or made.rows_of_a(variant.k_fast) or not stay:
+            return used, 0
+        of = {name: take(name) for name in ("consumers", "min_blocks")}
+        return used, staged_bytes(used=used, **of)
 
     def compensates(self, config: Config, variant: Variant) -> bool:
         """Whether a config makes up for the roundings of promoted sums.
@@ -337,6 +353,8 @@ class Wgmma(Stencil):
         if is_small(config):
             kernel, defines = "small", defines | small.DEFINES | {"BATCHED": 1}
         defines |= register_lists(int(defines["INSTRUCTION_M"]))
+        if not is_small(config):
+            defines["STAGED"] = int(self._shared_bytes(config, variant)[1] > 0)
         text = read_sources("prelude/dialect_cuda.h", f"wgmma/{kernel}.cuh")
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES

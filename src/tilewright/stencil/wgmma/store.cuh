@@ -87,6 +87,10 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *s
     }
 }
 
+#if STAGED
+#include "wgmma/staged.cuh"
+#endif
+
 #if ROWS_OF_A
 /* Rows of A are turned on their way to C, whose columns then are side by side: of 8 x 8 elements a lane
  * gets two of column l / 4, and two lanes exchange those of two such squares.
@@ -271,8 +275,14 @@ HELPER void store_results(result to, tile at, const scalar *sum)
     store_rows(to, at, sum);
     return;
 #endif
+#if STAGED
+    const bool lines = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
+    if (lines && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
+        store_staged(to, at, sum);
+#else
     if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
         store_sums<true>(to, at, sum);
+#endif
 #if SHIFTED
     else if (!to.aligned && to.beta == 0)
         store_shifted(to, at, sum);
