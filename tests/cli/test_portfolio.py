@@ -178,6 +178,12 @@ def test_what_was_not_verified_is_left_out(compiling, tmp_path):
             2,
             "copied=True is of a portfolio's kernels alone",
         ),
+        (
+            ["measure", "s", "--stencil", "skinny", "--shapes", "layers", "-o", "times.json"],
+            2,
+            "shapes='layers' is no choice with --stencil skinny; use one of any, unaligned",
+        ),
+        (["measure", "s", "--shapes", "odd", "-o", "times.json"], 2, "use one of any, short"),
         (["list", "--device", "abacus"], 2, "or, by --device, an architecture such as sm_90a"),
         (["build", "q", "--work", "w", *GPU], 2, "portfolio='q' is unknown"),
         (["build", "c", "--work", "w", *GPU], 2, "--times is needed"),

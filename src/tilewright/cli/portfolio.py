@@ -208,7 +208,7 @@ def measure(
         typer.Option(
             "--shapes",
             help="any; short: m or n is; thin, long: k is short, long; large: all from 2048 on;"
-            " layers; batches; with --stencil unaligned: every kind, columns side by side.",
+            " layers; batches; with --stencil any: every kind, or unaligned: columns side by side.",
         ),
     ] = "any",
     family: Annotated[
@@ -230,9 +230,10 @@ def measure(
     from tilewright.precision import precision
     from tilewright.stencil.wgmma import NAMED
 
-    known = (*KINDS, "batches", *(() if family is None else ("unaligned",)))
+    known = (*KINDS, "batches") if family is None else ("any", "unaligned")
     if shapes not in known:
-        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(known)}")
+        of = "" if family is None else f" with --stencil {family}"
+        raise ValueError(f"shapes={shapes!r} is no choice{of}; use one of {', '.join(known)}")
     if copied and (family is not None or shapes == "batches" or name in NAMED):
         raise ValueError(
             "copied=True is of a portfolio's kernels alone; leave out --stencil, batches and the"
