@@ -59,6 +59,16 @@ def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monk
     assert adopted(capsys, "--budget", "1s") == whole
 
 
+def test_what_is_built_of_several_precisions_has_as_much_more_time(tmp_path) -> None:
+    """Tensor cores' portfolio is one of four paces, each with kernels of its own."""
+    gpu = SimpleNamespace(spec=SimpleNamespace(kind="gpu"), backend="cuda")
+    of = {
+        one.name: one.weight for one in adopt._Adoption(gpu, tmp_path, False).pieces(["s", "short"])
+    }
+    for what in ("build", "verify"):
+        assert of[f"{what} short"] == 4 * of[f"{what} s"]
+
+
 def test_what_serves_is_compared_again_once_more_is_done(cpu, tmp_path) -> None:
     ran, whole = [], {"verify": False, "compare": True}
 

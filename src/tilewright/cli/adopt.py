@@ -211,10 +211,12 @@ class _Adoption:
                     run = partial(self._tune, name, trans, size)
                     yield _Piece(f"tune {name} {trans} {size}", 0.5, run, local=False)
             if self.live.backend == "cuda":
-                for letter in _letters(name):
+                letters = _letters(name)
+                for letter in letters:
                     yield _Piece(f"time {letter}", 5.0, partial(self._time, letter))
-                yield _Piece(f"build {name}", 1.0, partial(self._build, name))
-                yield _Piece(f"verify {name}", 2.0, partial(self._verify, name))
+                many = len(letters)  # as many kernels more are built and verified
+                yield _Piece(f"build {name}", 1.0 * many, partial(self._build, name))
+                yield _Piece(f"verify {name}", 2.0 * many, partial(self._verify, name))
         yield _Piece("compare", 1.0, partial(self._compare, wanted))
 
     def do(self, pieces: list[_Piece], until: float) -> dict[str, str]:
