@@ -8,15 +8,7 @@
  * that of the sums, ELEMENT names a format of 16 or 8 bits, and OUTPUT C's.
  */
 
-#define ELEMENT_F16 1
-#define ELEMENT_BF16 2
-#define ELEMENT_S8 4
-#define ELEMENT_E4M3 5
-#define ELEMENT_E5M2 6
-#define OUTPUT_F32 1
-#define OUTPUT_F16 2
-#define OUTPUT_BF16 3
-#define OUTPUT_S32 4
+#include "prelude/formats.h"
 
 #ifdef ELEMENT
 #if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
