@@ -62,28 +62,31 @@ def test_a_way_reads_operands_along_m_and_n_that_are_aligned(sizes, more, letter
 def test_what_is_read_along_k_is_copied_where_no_kernel_reads_it(
     sizes, more, letter, trans, aligned
 ):
-    """Of TF32 kernels read one operand across k: of two that lie so the longer one stays.
-
-    What streams an operand reads both as they lie.
-    """
+    """By what is expected of the shipped kernels, or where nothing is known."""
     problem = laid(Problem(*sizes, letter, *trans), *more)
-    way, size = best_way(Hopper(), problem, aligned), problem.precision.element_bytes
-    if not way.copies and choose(Hopper(), problem, way.aligned).geometry.streamed:
-        return
-    of_way = (way.problem.trans_a is Trans.T, way.problem.trans_b is Trans.N)
-    assert problem.precision.reads(of_way)
+    way = best_way(Hopper(), problem, aligned)
+    assert choose(Hopper(), way.problem, way.aligned).geometry.takes(way.problem, way.aligned)
+    known = [realigned._known_ns(Hopper(), one) for one in ways(problem, aligned)]
+    assert realigned._known_ns(Hopper(), way) == min(ns for ns in known if ns is not None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(realigned, "_native", lambda *_: None)
+        way = best_way(Hopper(), problem, aligned)
+    size = problem.precision.element_bytes
+    assert problem.precision.reads(Variant.of(way.problem).k_fast)
     assert way.aligned
     assert way.problem.lda * size % 16 == way.problem.ldb * size % 16 == 0
-    along = dict(zip("ab", (trans[0] == "T", trans[1] == "N"), strict=True))
-    whole = {
-        "a": aligned[0] and problem.lda * size % 16 == 0,
-        "b": aligned[1] and problem.ldb * size % 16 == 0,
-    }
-    across = [name for name in "ab" if whole[name] and not along[name] and letter == "tf32"]
-    if len(across) > 1:
-        across = ["a" if problem.m >= problem.n else "b"]
-    stay = {name for name in "ab" if (whole[name] and along[name]) or name in across}
-    assert set(way.copies) == set("ab") - stay
+
+
+@pytest.mark.parametrize(("sizes", "copied"), [((64, 32, 128), ("b",)), ((32, 64, 128), ("a",))])
+def test_of_two_operands_across_k_the_shorter_is_copied_where_no_times_are_known(
+    monkeypatch, sizes, copied
+):
+    """Of TF32 kernels read one operand across k; of bytes none."""
+    monkeypatch.setattr(realigned, "_native", lambda *_: None)
+    across = "N", "T"
+    assert tuple(best_way(Hopper(), Problem(*sizes, "tf32", *across), ALIGNED).copies) == copied
+    assert len(best_way(Hopper(), Problem(*sizes, "int8", *across), ALIGNED).copies) == 2
 
 
 def test_a_ways_time_is_its_kernels_and_its_passes(monkeypatch):
@@ -167,6 +170,8 @@ def test_bytes_that_are_not_aligned_are_streamed_as_they_lie_where_that_is_faste
     assert not best_way(h100, Problem(4000, 1, 4001, "int8", "T", "N"), ALIGNED).copies
     assert best_way(h100, Problem(64, 8000, 8001, "int8", "T", "N"), ALIGNED).copies
     assert best_way(h100, Problem(4000, 1, 4001, "int8", "N", "N"), ALIGNED).copies  # none takes it
+    way = best_way(h100, Problem(4000, 8, 4001, "int8", "T", "T"), ALIGNED)
+    assert tuple(way.copies) == ("b",)  # what lies across k alone
 
 
 def test_what_the_copy_engine_takes_is_not_copied(h100):

@@ -51,8 +51,8 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
     return tilewright_up(side, tile * cluster) * cluster;
 }
 
-/* Of elements of 16 and 8 bits: whether the other side is no longer than the streamed operand's, and that one
- * is long enough across k. */
+/* Of elements of 16 and 8 bits: whether the other side is no longer than the streamed operand's,
+ * and that one is long enough across k. */
 static int is_streamed(const tilewright_geometry *it, const tilewright_problem *p)
 {
     const int64_t other = it->streamed == 1 ? p->n : p->m;

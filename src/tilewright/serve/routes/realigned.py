@@ -86,14 +86,7 @@ def _copies(p: Problem, aligned: tuple[bool, bool]) -> tuple[Realigned | None, R
     along_k = p.trans_a.transposed, not p.trans_b.transposed
     a = _copy(p, p.m, p.lda, along_k[0], p.trans_a.conjugated, aligned[0])
     b = _copy(p, p.n, p.ldb, along_k[1], p.trans_b.conjugated, aligned[1])
-    if not p.precision.reads_along_k:
-        return a, b
-    # Of operands that are to run along k kernels may read one across it: the longer.
-    stays_a = p.precision.reads((False, True)) and _lies_aligned(p, p.lda, aligned[0])
-    stays_b = p.precision.reads((True, False)) and _lies_aligned(p, p.ldb, aligned[1])
-    if stays_a and not along_k[0] and (p.m >= p.n or along_k[1] or not stays_b):
-        return None, b
-    return (a, None) if stays_b and not along_k[1] else (a, b)
+    return a, b
 
 
 def _lies_aligned(p: Problem, ld: int, aligned: bool) -> bool:
@@ -138,10 +131,10 @@ def _read(op: Trans, copy: Realigned | None) -> Trans:
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
     """Return the way of which the shortest time is expected.
 
-    Of operands that are read along k all are copied that do not lie so, unless a kernel takes them
-    as they lie in less time.  Of others nothing is where the device's table does not say what a
-    copy costs, or has no times of such products in this precision, or what copies win is less than
-    is worth it; or without a core.
+    Operands that are to run along k are copied where no kernel takes them as they lie; those that
+    copy least are, where no times are known.  Of others nothing is copied where the device's table
+    does not say what a copy costs, or has no times of such products in this precision, or what
+    copies win is less than is worth it; or without a core.
 
     Parameters
     ----------
@@ -150,37 +143,51 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    copies = _copies(problem, aligned)
-    plain = Way(problem, None, None, all(aligned))
-    if copies == (None, None):
+    plain, *others = ways(problem, aligned)
+    if not others:
         return plain
     if problem.precision.reads_along_k:
-        made = _way(problem, *copies, aligned)
-        return plain if _is_faster(device, plain, made) else made
+        return _least(device, [plain, *others])
     known, native = _copying(device, problem), _native(device, Variant.of(problem))
     ns = choose(device, problem, plain.aligned).ns
     if known is None or native is None or ns is None or not native.takes(problem):
         return plain
 
-    def of(of_a: bool, of_b: bool) -> tuple[Realigned | None, Realigned | None]:
-        return copies[0] if of_a else None, copies[1] if of_b else None
-
     def other(*copied: bool) -> NativeChoice | None:
-        ops = map(_read, (problem.trans_a, problem.trans_b), of(*copied))
-        return _native(device, Variant(problem.precision, *ops))
+        made = _with(others, copied)
+        return None if made is None else _native(device, Variant.of(made.problem))
 
-    return _way(problem, *of(*native.copied(other, problem, aligned, ns, known)), aligned)
+    copied = native.copied(other, problem, aligned, ns, known)
+    return _with([plain, *others], copied) or plain
 
 
-def _is_faster(device: Served, plain: Way, made: Way) -> bool:
-    """Whether a kernel takes the operands as they lie, and is expected to take no longer."""
-    native = _native(device, Variant.of(plain.problem))
-    if native is None or not native.takes(plain.problem):
-        return False
-    found, other = native(plain.problem, plain.aligned), expected_ns(device, made)
-    if found is None or found[2] is None or other is None:
-        return False
-    return found[2] <= other
+def _with(every: list[Way], copied: tuple[bool, ...]) -> Way | None:
+    """Return the way that copies these operands, A and B; None where one needs no copy."""
+    return next((one for one in every if (one.a is not None, one.b is not None) == copied), None)
+
+
+def _least(device: Served, every: list[Way]) -> Way:
+    """Return the way that is expected to take least, or else the one that copies least."""
+    known = [(ns, at) for at, one in enumerate(every) if (ns := _known_ns(device, one)) is not None]
+    if known:
+        return every[min(known)[1]]
+    read = [one for one in every if _is_read(one.problem, one.aligned)]
+    return min(read, key=lambda one: sum(copy.size for copy in one.copies.values()))
+
+
+def _is_read(p: Problem, aligned: bool) -> bool:
+    """Whether tensor cores read operands that lie so."""
+    lie = all(_lies_aligned(p, ld, aligned) for ld in (p.lda, p.ldb))
+    return lie and p.precision.reads(Variant.of(p).k_fast)
+
+
+def _known_ns(device: Served, way: Way) -> float | None:
+    """Return the nanoseconds that are expected of a way; None where no kernel takes it as known."""
+    native, known = _native(device, Variant.of(way.problem)), _copying(device, way.problem)
+    if native is None or known is None or not native.takes(way.problem):
+        return None
+    found = native(way.problem, way.aligned)
+    return None if found is None or found[2] is None else found[2] + _passes_ns(known, way)
 
 
 def _native(device: Served, variant: Variant) -> NativeChoice | None:
@@ -205,8 +212,12 @@ def expected_ns(device: Served, way: Way) -> float | None:
     known, ns = _copying(device, way.problem), choose(device, way.problem, way.aligned).ns
     if known is None or ns is None:
         return None
-    passes = (known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
-    return ns + sum(passes)
+    return ns + _passes_ns(known, way)
+
+
+def _passes_ns(known: Copying, way: Way) -> float:
+    """Return the nanoseconds of the passes that make a way's copies."""
+    return sum(known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
 
 
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:

@@ -11,7 +11,7 @@
  *               +---+            +----------+
  *               |   |            |          |
  *       BLOCK_M | a |            |    C     |   BLOCK_M = 32 CHUNK: a chunk of a column for each
- *               |   |            |          |   lane of a warp, 16 bytes; of 16-bit elements 8
+ *               |   |            |          |   lane of a warp, 16 bytes, or 8 of 16-bit results
  *               +---+            +----------+
  *       a lane's rows of A stay in registers
  *
@@ -28,8 +28,8 @@
  *
  * The last tile along m is shorter by d rows than its chunks reach: its first lane has one more.
  *
- * Each warp reads its rows of A and columns of B from memory (multiply.cuh).  Operands of 16 bits it
- * reads from shared memory (staged.cuh): C has half the bytes, and as many elements are to be read.
+ * Each warp reads its rows of A and columns of B from memory (multiply.cuh).  Operands of 16 bits
+ * it reads from shared memory (staged.cuh): C has half the bytes, and as many elements are read.
  *
  * Sums longer than BLOCK_K are right, too, and slow: rows of A are read anew for every column.
  *

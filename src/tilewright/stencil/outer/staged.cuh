@@ -1,10 +1,10 @@
 /* Products of elements of 16 bits, which warps read from shared memory as floats.  A part of
  * kernel.cuh.
  *
- * A block reads A's rows and B's columns once, neighbours what lies side by side in memory.  Rows are
- * staged from CHUNK before the tile's first one on, as a warp's rows may begin there.  Those CHUNK
- * apart lie side by side, and such columns, too: lanes meet different banks, and a warp's columns are
- * read 16 bytes at once.  Of a step, CHUNK 4:
+ * A block reads A's rows and B's columns once, neighbours what lies side by side in memory.  Rows
+ * are staged from CHUNK before the tile's first one on, as a warp's rows may begin there.  Those
+ * CHUNK apart lie side by side, and such columns, too: lanes meet different banks, and a warp's
+ * columns are read 16 bytes at once.  Of a step, CHUNK 4:
  *
  *     | a0 a4 a8 ... | a1 a5 ... | a2 ... | a3 ... |
  *     | b0 b4 b8 ... | b1 b5 ... | b2 ... | b3 ... |     columns of warps 0, 1, 2, 3
@@ -38,9 +38,11 @@ struct rows {
 };
 
 /* Columns of a warp at a step. */
-struct ALIGNED(16) columns {
+struct ALIGNED(16) four_columns {
     elem y[TOGETHER];
 };
+
+static_assert(BLOCK_N % (CHUNK * TOGETHER) == 0, "a warp's columns are read four at once");
 
 HELPER elem *staged_a(void) { return shared_memory(); }
 
@@ -99,7 +101,7 @@ template <int MANY> HELPER void multiply(elem *sum, const rows *x, const product
     UNROLL for (int i = 0; i < BLOCK_K; ++i) {
         if (i >= steps)
             break;
-        const columns b = *(const columns *)(staged_b() + place_of<BLOCK_N>(i, p->column));
+        const four_columns b = *(const four_columns *)(staged_b() + place_of<BLOCK_N>(i, p->column));
         UNROLL for (int u = 0; u < MANY; ++u)
             UNROLL for (int e = 0; e < CHUNK; ++e) {
                 elem *const to = sum + u * CHUNK + e;

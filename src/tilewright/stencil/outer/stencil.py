@@ -47,7 +47,7 @@ class Outer(Stencil):
     """GEMM of short sums: C is written once, straight from registers, in whole vectors.
 
     Outer products, k = 1, and sums of a few products.  Columns of C may begin anywhere: stores are
-    of 16 aligned bytes all the same, of 16-bit elements 8, so that one instance serves every mode.
+    of 16 aligned bytes all the same, of 16-bit results 8, so that one instance serves every mode.
     Operands of 16 bits pass through shared memory.
     """
 

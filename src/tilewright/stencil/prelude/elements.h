@@ -38,9 +38,10 @@ HELPER elem widened(elem v) { return v; }
 HELPER output rounded(elem v) { return v; }
 #endif
 
-/* Whoever runs this source elsewhere, and defines EMULATED, has these functions of 16 bits. */
-#if defined(ELEMENT) && !defined(EMULATED) && ELEMENT != ELEMENT_S8
-#if ELEMENT == ELEMENT_F16
+/* Of 16 bits: elements of A and B, or C's.  Whoever runs this source elsewhere defines EMULATED, and
+ * `widened` and `rounded` of these. */
+#if defined(ELEMENT) && (OPERAND_BYTES == 2 || ROUNDED) && !defined(EMULATED)
+#if ELEMENT == ELEMENT_F16 || OUTPUT == OUTPUT_F16
 #define FORMAT "f16"
 #else
 #define FORMAT "bf16"

@@ -23,6 +23,7 @@ from tilewright.stencil.skinny.resources import (
     lanes,
     long_side,
     min_blocks,
+    on_tensor_cores,
     registers,
     rows,
     shared_bytes,
@@ -32,6 +33,9 @@ from tilewright.stencil.skinny.resources import (
 )
 
 __all__ = ["constraints"]
+
+# PTX ISA, mma of e4m3 and e5m2: sm_89 and later.
+_FP8_SINCE = 89
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -81,6 +85,8 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what the device cannot go beyond."""
     room, named = device.shared_bytes_per_block, device.max_registers_per_thread or 255
     precision, of = variant.precision, _composed(variant)
+    is_fp8 = on_tensor_cores(precision) and precision.element_bytes == 1 and not precision.is_whole
+    multiplies = not is_fp8 or (device.compute_capability or 0) >= _FP8_SINCE
     return (
         Constraint(
             "shared memory of a block",
@@ -96,6 +102,12 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "registers of a thread",
             of(lambda short, long, lanes_k: registers(short, long, lanes_k, precision) <= named),
             "a thread that needs more registers than it has spills",
+            "hardware",
+        ),
+        Constraint(
+            "instructions",
+            lambda lanes_k: (lanes_k > 0) & multiplies,
+            f"devices multiply FP8 from compute capability {_FP8_SINCE / 10} on",
             "hardware",
         ),
     )

@@ -40,8 +40,8 @@
  * each element is read by itself, and neighbours take single elements alternately (WIDE false): the
  * same bytes are on their way, in more instructions.  Which way a block goes it finds when it runs.
  *
- * Operands of 16 and 8 bits are multiplied by tensor cores, and lie and are read somewhat otherwise:
- * tensor.cuh draws how.  What follows is of wider elements.
+ * Operands of 16 and 8 bits are multiplied by tensor cores, and lie and are read somewhat
+ * otherwise: tensor.cuh draws how.  What follows is of wider elements.
  *
  * Y in shared memory, so that what a thread multiplies with one chunk lies side by side:
  *

@@ -42,7 +42,7 @@ CHUNK_BYTES = 16
 # 3 TB/s and a latency of 800 ns each of an H100's needs 18 KB.
 THREADS, _LOADS = 256, 8
 
-# Threads of a warp along k, as tensor cores have them (PTX ISA, mma.m16n8k16): they share sums.
+# Threads of a warp along k, as tensor cores have them (PTX ISA, mma.m16n8): they share sums.
 WARP_LANES_K = 4
 
 # Columns of the short side in a block, at least and at most: with more, sums do not fit a thread

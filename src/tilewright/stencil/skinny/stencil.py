@@ -141,6 +141,10 @@ class Skinny(Stencil):
             early=True,
         )
 
+    def grouped_config(self, config: Config, variant: Variant) -> Config | None:
+        """Return None: a table of problems has addresses of sums, and no kernel of slices."""
+        return None
+
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:

@@ -2,17 +2,20 @@
  * store.cuh.
  *
  * A thread has pairs of every 8 rows: stored from registers, 32 bytes of eight columns each leave a
- * warp at once.  Through shared memory whole lines leave it, a quarter of the accesses, while the
- * tensor cores rest.  A warp passes LINE_BYTES of 16 columns at a time, its own:
+ * warp at once.  Through shared memory whole lines leave it, in a quarter of the accesses.  A warp
+ * passes LINE_BYTES of 16 columns at a time, its own:
  *
  *     shared memory    | column 0: 8 pieces of 16 bytes | column 1 | ... | column 15 |   a warp
  *
  *     written   lane 4 c + t: pair t of 8 rows of column c, then c + 8
  *     read      lane 8 q + p: piece p of column q, then q + 4, ...
  *
- * Pieces of a column change places, so that lanes that write at once use all banks: of four
- * neighbouring columns, of which pairs of 4-byte results take two pieces, and of all eight, of which
- * those of 2-byte results take one.
+ * Pieces of a column change places, so that lanes that write at once use all banks: 16 lanes write
+ * pairs of 4-byte results to two pieces of four columns, 32 those of 2-byte results to one of eight.
+ * Piece p of column c lies at p ^ x:
+ *
+ *     c    0   1   2   3   4   5   6   7
+ *     x    0   2   4   6   1   3   5   7
  */
 
 #define LINE_BYTES 128
@@ -20,7 +23,11 @@
 #define LINE_COLUMNS 16
 
 /* Where all warps' lines lie, behind the barriers. */
-#define STAGED_AT ((BARRIERS_AT + (2 * STAGES + CONSUMERS) * 8 + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
+#define BARRIERS_END (BARRIERS_AT + (2 * STAGES + CONSUMERS) * 8)
+#define STAGED_AT ((BARRIERS_END + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
+
+/* All lanes read pieces in every round. */
+static_assert(BLOCK_M * OUTPUT_BYTES % (2 * PIECE_BYTES) == 0, "lines are whole pairs of pieces");
 
 HELPER shared_at piece_at(shared_at lines, int column, int piece)
 {
@@ -45,7 +52,8 @@ HELPER void put_lines(shared_at lines, result to, const scalar *sum, int part, i
 HELPER void store_staged(result to, tile at, const scalar *sum)
 {
     const int lane = THREAD_ID % 32;
-    const shared_at lines = shared_memory() + STAGED_AT + THREAD_ID / 32 * (LINE_COLUMNS * LINE_BYTES);
+    const shared_at lines =
+        shared_memory() + STAGED_AT + THREAD_ID / 32 * (LINE_COLUMNS * LINE_BYTES);
     UNROLL for (int part = 0; part < ROWS; ++part)
         UNROLL for (int row = 0; row < BLOCK_M; row += LINE_BYTES / OUTPUT_BYTES) {
             const int left = BLOCK_M - row, most = LINE_BYTES / OUTPUT_BYTES;
