@@ -143,27 +143,25 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    plain, *others = ways(problem, aligned)
-    if not others:
+    copies = _copies(problem, aligned)
+    plain = Way(problem, None, None, all(aligned))
+    if copies == (None, None):
         return plain
     if problem.precision.reads_along_k:
-        return _least(device, [plain, *others])
+        return _least(device, ways(problem, aligned))
     known, native = _copying(device, problem), _native(device, Variant.of(problem))
     ns = choose(device, problem, plain.aligned).ns
     if known is None or native is None or ns is None or not native.takes(problem):
         return plain
 
+    def of(of_a: bool, of_b: bool) -> tuple[Realigned | None, Realigned | None]:
+        return copies[0] if of_a else None, copies[1] if of_b else None
+
     def other(*copied: bool) -> NativeChoice | None:
-        made = _with(others, copied)
-        return None if made is None else _native(device, Variant.of(made.problem))
+        ops = map(_read, (problem.trans_a, problem.trans_b), of(*copied))
+        return _native(device, Variant(problem.precision, *ops))
 
-    copied = native.copied(other, problem, aligned, ns, known)
-    return _with([plain, *others], copied) or plain
-
-
-def _with(every: list[Way], copied: tuple[bool, ...]) -> Way | None:
-    """Return the way that copies these operands, A and B; None where one needs no copy."""
-    return next((one for one in every if (one.a is not None, one.b is not None) == copied), None)
+    return _way(problem, *of(*native.copied(other, problem, aligned, ns, known)), aligned)
 
 
 def _least(device: Served, every: list[Way]) -> Way:
