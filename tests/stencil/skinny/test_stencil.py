@@ -23,6 +23,7 @@ from tests.stencil.contract import (
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend.base import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
@@ -227,6 +228,30 @@ def test_no_address_is_beyond_an_operand(
     run = bench(emulated, FAMILY, config, of)
     for m, k in itertools.product((1, 3, 5, 9, 16, 70, 1021), (9, 33, 260)):
         run.exact(Check(m, 1, k), rng)
+
+
+def test_devices_that_multiply_no_fp8_have_no_such_kernels() -> None:
+    of = variant("e4m3TN")
+    assert FAMILY.default(of, architecture_spec("sm_89"))
+    with pytest.raises(ValueError, match="sm_86"):
+        FAMILY.default(of, architecture_spec("sm_86"))
+    assert FAMILY.default(variant("int8TN"), architecture_spec("sm_86"))
+
+
+@pytest.mark.parametrize("name", ["sNN", "bf16TN", "int8TN"])
+def test_groups_have_no_such_kernels(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    assert FAMILY.grouped_config(FAMILY.default(of, emulated.spec), of) is None
+
+
+@pytest.mark.parametrize("name", ["int8NN", "e4m3TT", "tf32NT"])
+def test_orders_that_tensor_cores_do_not_read_have_no_such_kernels(
+    emulated: EmulatedDevice, name: str
+) -> None:
+    of = variant(name)
+    assert not FAMILY.computes(of)
+    with pytest.raises(ValueError, match="has no skinny kernels"):
+        FAMILY.space(of, emulated.spec)
 
 
 def test_the_text_begins_with_a_drawing() -> None:
