@@ -66,16 +66,22 @@ def test_what_is_read_along_k_is_copied_where_no_kernel_reads_it(
     problem = laid(Problem(*sizes, letter, *trans), *more)
     way = best_way(Hopper(), problem, aligned)
     assert choose(Hopper(), way.problem, way.aligned).geometry.takes(way.problem, way.aligned)
-    known = [realigned._known_ns(Hopper(), one) for one in ways(problem, aligned)]
-    assert realigned._known_ns(Hopper(), way) == min(ns for ns in known if ns is not None)
+    every = [one for one in ways(problem, aligned) if is_read(one)]
+    known = [ns for one in every if (ns := expected_ns(Hopper(), one)) is not None]
+    assert expected_ns(Hopper(), way) == min(known)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(realigned, "_native", lambda *_: None)
+        patch.setattr(realigned, "expected_ns", lambda *_: None)
         way = best_way(Hopper(), problem, aligned)
     size = problem.precision.element_bytes
-    assert problem.precision.reads(Variant.of(way.problem).k_fast)
+    assert is_read(way)
     assert way.aligned
     assert way.problem.lda * size % 16 == way.problem.ldb * size % 16 == 0
+
+
+def is_read(way):
+    """Whether there are kernels for operands in such orders."""
+    return way.problem.precision.reads(Variant.of(way.problem).k_fast)
 
 
 @pytest.mark.parametrize(("sizes", "copied"), [((64, 32, 128), ("b",)), ((32, 64, 128), ("a",))])
@@ -83,7 +89,7 @@ def test_of_two_operands_across_k_the_shorter_is_copied_where_no_times_are_known
     monkeypatch, sizes, copied
 ):
     """Of TF32 kernels read one operand across k; of bytes none."""
-    monkeypatch.setattr(realigned, "_native", lambda *_: None)
+    monkeypatch.setattr(realigned, "expected_ns", lambda *_: None)
     across = "N", "T"
     assert tuple(best_way(Hopper(), Problem(*sizes, "tf32", *across), ALIGNED).copies) == copied
     assert len(best_way(Hopper(), Problem(*sizes, "int8", *across), ALIGNED).copies) == 2

@@ -63,14 +63,14 @@ inline void put_chunk(shared_at to, const unsigned int *word)
 }
 
 #if STAGED
-inline words_of_piece read_piece_of(shared_at from)
+inline line_piece read_line_piece(shared_at from)
 {
-    words_of_piece v;
+    line_piece v;
     std::memcpy(&v, emulated::shared_bytes(emulated::rank_now(), from, 16, "a lane reads"), 16);
     return v;
 }
 
-inline void meet_warp() { emulated::leave(emulated::AT_WARP_BARRIER); }
+inline void warp_barrier() { emulated::leave(emulated::AT_WARP_BARRIER); }
 #endif
 
 inline void publish_chunks() { emulated::leave(emulated::AT_WARP_BARRIER); }

@@ -416,10 +416,10 @@ def test_results_are_stored_from_registers_where_nothing_is_won_or_there_is_no_r
 
 
 STAGED_FAULTS = {
-    "lines that are not there yet": ("meet_warp();\n            output", "output"),
+    "lines that are not there yet": ("warp_barrier();\n            output", "output"),
     "lines that others still read": (
-        "read_piece_of(piece_at(lines, column, piece));\n            }\n            meet_warp();",
-        "read_piece_of(piece_at(lines, column, piece));\n            }",
+        "piece));\n            }\n            warp_barrier();",
+        "piece));\n            }",
     ),
     "another warp's lines": ("THREAD_ID / 32 * (LINE_COLUMNS * LINE_BYTES)", "0"),
     "a pair of other rows": ("eight + lane % 4 * 2", "eight + lane % 2 * 2"),

@@ -84,9 +84,10 @@ def _copies(p: Problem, aligned: tuple[bool, bool]) -> tuple[Realigned | None, R
     """Return the copies of A and B that kernels take best; None where the operand is as good."""
     # What B's kernels call transposed runs along n.
     along_k = p.trans_a.transposed, not p.trans_b.transposed
-    a = _copy(p, p.m, p.lda, along_k[0], p.trans_a.conjugated, aligned[0])
-    b = _copy(p, p.n, p.ldb, along_k[1], p.trans_b.conjugated, aligned[1])
-    return a, b
+    return (
+        _copy(p, p.m, p.lda, along_k[0], p.trans_a.conjugated, aligned[0]),
+        _copy(p, p.n, p.ldb, along_k[1], p.trans_b.conjugated, aligned[1]),
+    )
 
 
 def _lies_aligned(p: Problem, ld: int, aligned: bool) -> bool:
@@ -165,27 +166,20 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
 
 
 def _least(device: Served, every: list[Way]) -> Way:
-    """Return the way that is expected to take least, or else the one that copies least."""
-    known = [(ns, at) for at, one in enumerate(every) if (ns := _known_ns(device, one)) is not None]
+    """Return the way that is expected to take least, or where no times are known copies least."""
+    read = [one for one in every if one.problem.precision.reads(Variant.of(one.problem).k_fast)]
+    known = [
+        (ns, at) for at, one in enumerate(read) if (ns := expected_ns(device, one)) is not None
+    ]
     if known:
-        return every[min(known)[1]]
-    read = [one for one in every if _is_read(one.problem, one.aligned)]
-    return min(read, key=lambda one: sum(copy.size for copy in one.copies.values()))
+        return read[min(known)[1]]
+    boxes = (one for one in read if _is_aligned(one.problem, one.aligned))
+    return min(boxes, key=lambda one: sum(copy.size for copy in one.copies.values()))
 
 
-def _is_read(p: Problem, aligned: bool) -> bool:
-    """Whether tensor cores read operands that lie so."""
-    lie = all(_lies_aligned(p, ld, aligned) for ld in (p.lda, p.ldb))
-    return lie and p.precision.reads(Variant.of(p).k_fast)
-
-
-def _known_ns(device: Served, way: Way) -> float | None:
-    """Return the nanoseconds that are expected of a way; None where no kernel takes it as known."""
-    native, known = _native(device, Variant.of(way.problem)), _copying(device, way.problem)
-    if native is None or known is None or not native.takes(way.problem):
-        return None
-    found = native(way.problem, way.aligned)
-    return None if found is None or found[2] is None else found[2] + _passes_ns(known, way)
+def _is_aligned(p: Problem, aligned: bool) -> bool:
+    """Whether all columns of both operands begin at multiples of 16 bytes."""
+    return all(_lies_aligned(p, ld, aligned) for ld in (p.lda, p.ldb))
 
 
 def _native(device: Served, variant: Variant) -> NativeChoice | None:
@@ -210,12 +204,8 @@ def expected_ns(device: Served, way: Way) -> float | None:
     known, ns = _copying(device, way.problem), choose(device, way.problem, way.aligned).ns
     if known is None or ns is None:
         return None
-    return ns + _passes_ns(known, way)
-
-
-def _passes_ns(known: Copying, way: Way) -> float:
-    """Return the nanoseconds of the passes that make a way's copies."""
-    return sum(known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
+    passes = (known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
+    return ns + sum(passes)
 
 
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:

@@ -49,7 +49,7 @@ union ALIGNED(8) chunk {
     unsigned int pairs[2]; /* of elements of 1 and 2 bytes: words */
 };
 
-struct ALIGNED(16) words_of_piece {
+struct ALIGNED(16) line_piece {
     unsigned int word[4];
 };
 
@@ -347,9 +347,9 @@ HELPER void put_pair(shared_at to, const scalar *v)
 #endif
 }
 
-HELPER words_of_piece read_piece_of(shared_at from)
+HELPER line_piece read_line_piece(shared_at from)
 {
-    words_of_piece v;
+    line_piece v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                  : "r"(from));
@@ -357,7 +357,7 @@ HELPER words_of_piece read_piece_of(shared_at from)
 }
 
 /* What any lane of the warp put before is there for all. */
-HELPER void meet_warp(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+HELPER void warp_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 #endif
 
 #if OUTPUT_BYTES < 4

@@ -59,13 +59,13 @@ HELPER void store_staged(result to, tile at, const scalar *sum)
             const int left = BLOCK_M - row, most = LINE_BYTES / OUTPUT_BYTES;
             const int rows = left < most ? left : most, pieces = rows * OUTPUT_BYTES / PIECE_BYTES;
             put_lines(lines, to, sum, part, row, rows);
-            meet_warp();
+            warp_barrier();
             output *const c = to.c + at.i0 + row + (at.j0 + column_of(2 * part) - lane / 4) * to.ld;
             UNROLL for (int first = 0; first < LINE_COLUMNS * pieces; first += 32) {
                 const int column = (first + lane) / pieces, piece = (first + lane) % pieces;
                 output *const into = c + piece * (PIECE_BYTES / OUTPUT_BYTES) + column * to.ld;
-                *(words_of_piece *)into = read_piece_of(piece_at(lines, column, piece));
+                *(line_piece *)into = read_line_piece(piece_at(lines, column, piece));
             }
-            meet_warp();
+            warp_barrier();
         }
 }
