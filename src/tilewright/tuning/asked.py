@@ -92,7 +92,8 @@ def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
     if not family.computes(variant):
         able = ", ".join(made.name for made in stencils_for(live.spec, variant))
         what = f"{problem.precision.name} {problem.trans}"
-        raise ValueError(f"stencil={name!r} has no {what}; use one of {able}")
+        instead = f"one of {able}" if able else "other transposes, or another device"
+        raise ValueError(f"stencil={name!r} has no {what}; use {instead}")
     try:
         family.source(family.default(variant, live.spec), variant, live.dialect)
     except ValueError as error:
