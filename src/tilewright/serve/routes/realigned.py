@@ -168,6 +168,8 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
 def _least(device: Served, every: list[Way]) -> Way:
     """Return the way that is expected to take least, or where no times are known copies least."""
     read = [one for one in every if one.problem.precision.reads(Variant.of(one.problem).k_fast)]
+    if len(read) == 1:
+        return read[0]
     known = [
         (ns, at) for at, one in enumerate(read) if (ns := expected_ns(device, one)) is not None
     ]
