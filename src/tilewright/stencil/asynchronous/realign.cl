@@ -60,7 +60,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void realign(isize inner, isize outer,
                                                GLOBAL element *RESTRICT made, isize ld)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
-    LET_NEXT_BEGIN(); /* which waits for this launch, as this one does for the one before */
+    /* The next launch's blocks are not let in before all tiles are done: they would share the
+     * multiprocessors that are free first, and find others idle afterwards. */
     WAIT_FOR_PREVIOUS();
     const isize tiles = (inner + SIDE - 1) / SIDE;
     const isize i0 = (isize)BLOCK_ID % tiles * SIDE, j0 = (isize)BLOCK_ID / tiles * SIDE;
