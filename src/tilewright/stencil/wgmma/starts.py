@@ -52,8 +52,6 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132),
     (128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132),
     (192, 256, 192, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132),
-    (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 1, 4, 132),
-    (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 2, 4, 132),
     (192, 128, 192, 2, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132),
     (128, 192, 128, 2, 1, 128, 5, 0, 1, 1, 1, 1, 4, 132),
     (128, 192, 128, 3, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132),
@@ -75,6 +73,20 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0, 1),
     (128, 128, 128, 2, 0, 128, 7, 0, 1, 1, 1, 1, 8, 0, 1),
     (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
+)
+
+# Ping-pong, with results of 2 bytes, and of 4, for which a stage less leaves room to pass through
+# shared memory: 2 to 13 % less time of layers of 2048 tokens in 8-bit integers, up to 4 % in TF32
+# (H100 SXM, 2026-11-27).
+_PLAIN_SHORT: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 1, 4, 132),
+    (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 2, 4, 132),
+)
+_PLAIN_LONG: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 4, 132),
+    (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 2, 4, 132),
+    (192, 128, 192, 2, 1, 128, 5, 0, 1, 1, 1, 2, 4, 132),
+    (160, 128, 160, 2, 1, 128, 5, 0, 1, 1, 1, 2, 8, 132),
 )
 
 # 16-bit operands that TMA does not take, brought by threads: small tiles, since each stage waits
@@ -190,7 +202,9 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
         return _FOLLOWED_FP8 if promoted else _FOLLOWED
     if arithmetic.parts > 1:
         return _PROMOTED
-    return _FP8 if promoted else _PLAIN
+    if promoted:
+        return _FP8
+    return _PLAIN + (_PLAIN_SHORT if arithmetic.result_bytes == 2 else _PLAIN_LONG)
 
 
 def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:

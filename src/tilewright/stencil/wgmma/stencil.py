@@ -146,14 +146,13 @@ class Wgmma(Stencil):
     def _shared_bytes(self, config: Config, variant: Variant) -> tuple[int, int]:
         """Return a block's shared memory, and what results pass through besides.
 
-        They do where blocks stay and all consumers store at once; those that ping-pong store while
-        others multiply.
+        They do where blocks stay.
         """
         made, take = self.arithmetic(variant), config.integer
         ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
         used = int(shared_bytes(**ring, arithmetic=made))
         apart = made.scaled or made.epilogue or made.result == "residues"
-        stay = take("multiprocessors") > 0 and not take("pingpong")
+        stay = take("multiprocessors") > 0
         if apart or made.rows_of_a(variant.k_fast) or not stay:
             return used, 0
         of = {name: take(name) for name in ("consumers", "min_blocks")}
