@@ -62,6 +62,13 @@ inline void put_chunk(shared_at to, const unsigned int *word)
     std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, 16, "a chunk is put"), word, 16);
 }
 
+inline void copy_word_if(shared_at to, const unsigned int *from, bool inside)
+{
+    emulated::start({to, from, inside ? 4 : 0, 4});
+}
+inline void end_group() { emulated::now.current->groups.emplace_back(); }
+template <int LATEST> inline void wait_for_groups() { emulated::wait_for_all_but(LATEST); }
+
 #if STAGED
 inline line_piece read_line_piece(shared_at from)
 {

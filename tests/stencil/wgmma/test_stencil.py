@@ -197,29 +197,57 @@ def test_columns_of_two_byte_results_may_begin_anywhere(emulated: EmulatedDevice
         run.check(Case(m, 20, 5, alpha=2, padding_c=apart, offset_c=apart % 5))
 
 
-@pytest.mark.parametrize("trans", thorough_but(["NT", "TN"], ["NN", "NT", "TN", "TT"]))
-def test_threads_bring_columns_of_any_alignment(emulated: EmulatedDevice, trans: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    thorough_but(
+        ["bf16 NT", "bf16 TN", "tf32 NN", "tf32 TN"],
+        [f"bf16 {trans}" for trans in ("NN", "NT", "TN", "TT")] + ["tf32 NN", "tf32 TN", "tf32 TT"],
+    ),
+)
+def test_threads_bring_columns_of_any_alignment(emulated: EmulatedDevice, name: str) -> None:
     """Every distance of columns modulo 16 bytes; nothing outside an operand is used."""
-    of = variant(trans, PLAIN["bf16"])
-    run = Run(emulated, small(of, emulated, tma=0), of)
+    kind, trans = name.split()
+    of = variant(trans, PLAIN[kind])
+    run = Run(emulated, small(of, emulated, tma=0, stages=3, consumers=1 + (trans != "NN")), of)
     for padding in range(9):
         run.check(Case(66 + padding, 130, 71, -2, padding % 2, padding=padding))
     for sizes in ((1, 1, 1), (3, 200, 64), (64, 128, 0), (65, 7, 300)):
         run.check(Case(*sizes, padding=1))
 
 
+@pytest.mark.parametrize("kind", ["f16-f32", "tf32"])
 @pytest.mark.parametrize("changes", [{"parallel_split_k": 1}, {"multiprocessors": 78}], ids=str)
 def test_threads_bring_slices_and_tile_after_tile(
-    emulated: EmulatedDevice, changes: dict[str, int]
+    emulated: EmulatedDevice, changes: dict[str, int], kind: str
 ) -> None:
-    of = variant("NN", PLAIN["f16-f32"])
+    of = variant("NN", PLAIN[kind])
     family = FAMILY if "parallel_split_k" in changes else Few()
     config = small(of, emulated, tma=0, block_n=64, consumers=1, **changes)
     Run(emulated, config, of, family).check(Case(150, 270, 1101, beta=1, padding=3))
 
 
-def test_threads_bring_plain_operands_of_16_bits_alone(emulated: EmulatedDevice) -> None:
-    for name in ("tf32", "s8", "e4m3", "fp16x3"):
+CP_ASYNC_FAULTS = {
+    "copies that are under way": ("wait_for_groups<UNDER_WAY>();", ";"),
+    "a group that is missing": ("        end_group();", "        if (t < steps) end_group();"),
+    "a stage that others read": ("wait_for(empty_of(arena, at->stage), at->round ^ 1);\n", ";\n"),
+    "pieces of another line": ("^ (warp + line % 8)", "^ warp"),
+    "lines that are outside": ("down < down_left && ", ""),
+    "elements that are outside": (" && square * SQUARE < along_left", ""),
+}
+
+
+@pytest.mark.parametrize("fault", CP_ASYNC_FAULTS)
+def test_the_emulator_finds_of_copied_elements(emulated: EmulatedDevice, fault: str) -> None:
+    of = variant("TT", PLAIN["tf32"])
+    config = small(of, emulated, tma=0, stages=3)
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, config, of, faulty(Wgmma, *CP_ASYNC_FAULTS[fault])).check(
+            Case(66, 131, 171, padding=1)
+        )
+
+
+def test_threads_bring_whole_operands_of_16_and_32_bits_alone(emulated: EmulatedDevice) -> None:
+    for name in ("s8", "e4m3", "fp16x3"):
         of = variant("TN", EVERY[name])
         with pytest.raises(ValueError, match="tma"):
             small(of, emulated, tma=0, **promoted(name))

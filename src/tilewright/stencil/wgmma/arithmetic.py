@@ -144,6 +144,11 @@ class Arithmetic:
         return self.parts == 1 and not (self.scaled or self.routed or self.epilogue)
 
     @property
+    def any_alignment(self) -> bool:
+        """Whether threads can bring operands, in place of TMA: whole ones of 16 or 32 bits."""
+        return self.is_plain and self.element_bytes > 1
+
+    @property
     def kept_bits(self) -> int:
         """Bits that the tensor core's sums keep from the largest product's first on."""
         return 14 if self.element.startswith("float8") else FLOAT_BITS

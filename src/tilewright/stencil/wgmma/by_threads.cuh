@@ -23,8 +23,10 @@
 /* Chunks of a thread, of a tile with a side of m or n. */
 #define CHUNKS_OF(SIDE) ((SIDE) * BLOCK_K / SQUARE / LINES_AT_ONCE)
 
+typedef unsigned short operand_bits;
+
 struct operand {
-    const unsigned short *first;
+    const operand_bits *first;
     isize ld, side, k;
 };
 
@@ -38,7 +40,7 @@ struct pieces {
 
 /* A thread's chunks of a tile: where the first one is, and how many elements of each are inside. */
 struct chunks {
-    const unsigned short *at;
+    const operand_bits *at;
     isize apart;   /* elements between 16 lines */
     int outer;     /* lines inside, from the first one on; of many so many */
     int inner;     /* elements inside a line of the first square likewise */
@@ -70,7 +72,7 @@ template <int SIDE, int K_FAST> HELPER void read_tile(pieces *to, chunks of)
     UNROLL for (int i = 0; i < CHUNKS_OF(SIDE); ++i) {
         const int square = K_FAST ? 0 : i * LINES_AT_ONCE / BLOCK_K;
         const int down = K_FAST ? i : i % (BLOCK_K / LINES_AT_ONCE);
-        const unsigned short *const at = of.at + square * SQUARE + down * of.apart;
+        const operand_bits *const at = of.at + square * SQUARE + down * of.apart;
         const unsigned long long piece = ADDRESS(at) - shift;
         const int left = left_of<K_FAST>(of, i);
         read_piece(to[i].word, piece, left > 0);

@@ -47,7 +47,7 @@ def constraints(
         *_shapes(sides),
         *_shares(variant.k_fast, sides, square(arithmetic.element_bytes)),
         *_slices(),
-        *_by_threads(),
+        *_by_threads(arithmetic.element_bytes),
         *_promotion(sides),
         *_hardware(arithmetic, variant.k_fast, device),
         *_heuristics(sides[0]),
@@ -109,15 +109,17 @@ def _slices() -> tuple[Constraint, ...]:
     )
 
 
-# Of 16 bits, which alone threads bring, in a line of 128 bytes.
-_LINE_ELEMENTS = 64
+# Bytes of a line, which threads bring.
+_LINE = 128
 
-# Registers of a producer's thread for what it has read of a row of a tile, and for places.
+# Registers of a producer's thread for what it has read of a row of a tile of 16-bit elements, and
+# for places; elements of 32 bits pass through none.
 _READ, _PLACES = 0.5, 40
 
 
-def _by_threads() -> tuple[Constraint, ...]:
+def _by_threads(element_bytes: int) -> tuple[Constraint, ...]:
     """Return what producers need that copy by their threads."""
+    read = _READ if element_bytes == 2 else 0
     return (
         Constraint(
             "clusters of TMA",
@@ -127,15 +129,15 @@ def _by_threads() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "lines of threads",
-            lambda tma, block_k: (tma == 1) | (block_k == _LINE_ELEMENTS),
-            "threads bring lines of 128 bytes",
+            lambda tma, block_k: (tma == 1) | (block_k * element_bytes == _LINE),
+            f"threads bring lines of {_LINE} bytes",
             "divisibility",
         ),
         Constraint(
             "registers of a producer",
             composed(
                 lambda tma, block_m, block_n, started: (
-                    (tma == 1) | ((block_m + block_n) * _READ + _PLACES <= started)
+                    (tma == 1) | ((block_m + block_n) * read + _PLACES <= started)
                 ),
                 started=starting_registers,
             ),

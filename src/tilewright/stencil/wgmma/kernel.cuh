@@ -57,7 +57,7 @@
  * could not tell whether they are full of this tile's or of one's before.
  *
  * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
- * (by_threads.cuh).
+ * (by_threads.cuh; cp_async.cuh, of 32 bits).
  *
  * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
  * (parallel_split_k.cuh); no clusters then, and no PINGPONG.
@@ -86,8 +86,8 @@
 #define PRODUCERS 1
 #else
 #define ARGUMENTS                                                                              \
-    isize m, isize n, isize k, scalar alpha, scalar alpha_im, const unsigned short *first_a,   \
-        isize offset_a, isize lda, const unsigned short *first_b, isize offset_b, isize ldb,   \
+    isize m, isize n, isize k, scalar alpha, scalar alpha_im, const operand_bits *first_a,     \
+        isize offset_a, isize lda, const operand_bits *first_b, isize offset_b, isize ldb,     \
         scalar beta, scalar beta_im, output *c, isize offset_c, isize ldc WORKSPACE_ARGUMENT
 #define ELEMENTS_OF_ARGUMENTS                                                                  \
     const operand a = {first_a + offset_a, lda, m, k}, b = {first_b + offset_b, ldb, n, k};    \

@@ -110,10 +110,10 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
 
 
 def _copies(arithmetic: Arithmetic) -> Parameter:
-    """Return how operands are copied: threads shift plain 16-bit elements into place."""
+    """Return how operands are copied."""
     return Parameter(
         "tma",
-        (1, 0) if arithmetic.is_plain and arithmetic.either_order else (1,),
+        (1, 0) if arithmetic.any_alignment else (1,),
         "how operands are copied: 1: TMA, 0: by the producer's threads, whatever their alignment",
         "0: registers; more instructions for each tile, on one in four of the warps",
         unnamed=1,

@@ -22,7 +22,9 @@
  * registers, which lanes fill from memory in either order. */
 #define ROWS_IN_REGISTERS (ELEMENT_BYTES == 4 && !K_FAST_ROWS)
 
-#if !TMA
+#if !TMA && ELEMENT_BYTES == 4
+#include "wgmma/cp_async.cuh"
+#elif !TMA
 #include "wgmma/by_threads.cuh"
 #else
 typedef tensor_map operand;

@@ -228,6 +228,23 @@ HELPER void publish_chunks(void)
     asm volatile("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff;" ::: "memory");
 }
 
+/* Start copying a word, or writing zero in its place without reading anything. */
+HELPER void copy_word_if(shared_at to, const unsigned int *from, bool inside)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+                 "r"(inside ? 4 : 0)
+                 : "memory");
+}
+
+/* All copies that this thread has started since the last call are one group. */
+HELPER void end_group(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Wait for all of this thread's groups but the latest LATEST. */
+template <int LATEST> HELPER void wait_for_groups(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATEST) : "memory");
+}
+
 /* Four bytes of two words, which are chosen by four digits. */
 HELPER unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
 {

@@ -102,6 +102,22 @@ _BY_THREADS: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
+# 32-bit ones, whose copies are under way in all stages.
+_BY_CP_ASYNC: tuple[tuple[int, ...], ...] = (
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 0),
+    (256, 64, 256, 1, 0, 128, 5, 0, 1, 1, 1, 1, 8, 0),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0),
+    (128, 64, 128, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0),
+    (64, 256, 64, 2, 0, 128, 5, 0, 1, 1, 1, 1, 8, 0),
+    (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0),
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 0, 1),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0, 1),
+    (128, 64, 128, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0, 1),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0, 1),
+    (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
+)
+
 # Residues, whose results are bytes: the first took 9.83 ms for 14 products at 8192, the same
 # without clusters 10.5 to 10.9, 128 x 256 9.94 (H100 SXM, 2026-11-26).
 _RESIDUES: tuple[tuple[int, ...], ...] = (
@@ -175,8 +191,9 @@ def starts(
     """
     found = []
     rows: list[tuple[tuple[int, ...], dict[str, int]]] = [(x, {}) for x in _shapes(arithmetic)]
-    if arithmetic.is_plain and arithmetic.either_order:
-        rows += [(x, {"tma": 0}) for x in _BY_THREADS]
+    if arithmetic.any_alignment:
+        shapes = _BY_THREADS if arithmetic.element_bytes == 2 else _BY_CP_ASYNC
+        rows += [(x, {"tma": 0}) for x in shapes]
     for shape, more in rows:
         values = dict(zip(_NAMES, shape, strict=False)) | more  # most cut no tile
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes

@@ -114,9 +114,28 @@ HELPER sums_of_chunk turned(const accumulator *sum, int part, int eight)
     return v;
 }
 
+/* Write a C that is not read, whose columns are not aligned: rows stay where they are, eight lanes
+ * write as many side by side. */
+HELPER void store_rows_as_they_lie(result to, tile at, const accumulator *sum)
+{
+    UNROLL for (int line = 0; line < LINES; ++line) {
+        const isize i = at.i0 + column_of(line), j = at.j0 + THREAD_ID % 4 * 2;
+        output *c = to.c + i + j * to.ld;
+        int left = i >= to.m ? 0 : to.n - j < BLOCK_N ? (int)(to.n - j) : BLOCK_N;
+        UNROLL for (int eight = 0; eight < BLOCK_N; eight += 8, c += 8 * to.ld, left -= 8)
+            UNROLL for (int e = 0; e < 2; ++e)
+                if (e < left)
+                    c[e * to.ld] = to.alpha * pair_of(sum, line, eight)[e];
+    }
+}
+
 HELPER void store_rows(result to, tile at, const accumulator *sum)
 {
     const bool aligned = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
+    if (!aligned && to.beta == 0) {
+        store_rows_as_they_lie(to, at, sum);
+        return;
+    }
     UNROLL for (int part = 0; part < ROWS; ++part) {
         const isize i = at.i0 + row_of(part);
         UNROLL for (int eight = 0; eight < BLOCK_N; eight += 8) {
