@@ -247,7 +247,8 @@ def adopted() -> str:
         means = statistics.geometric_mean(ratios), statistics.median(ratios), max(ratios)
         over = sum(one > 1.1 for one in ratios)
         name = "bfloat16" if letter == "bf16" else f"{letter.upper()}GEMM"
-        lines.append([f"{name}, {what}", str(len(ratios)), *(f"{mean:.3f}" for mean in means), str(over)])
+        shown = (f"{mean:.3f}" for mean in means)
+        lines.append([f"{name}, {what}", str(len(ratios)), *shown, str(over)])
     heads = ["random shapes", "", "geometric mean of its time / the shipped one's", "median",
              "most", "above 1.1"]  # fmt: skip
     about = f"{told['device']}, {told['seconds']:.0f} s a precision, {told['date'][:10]};"
