@@ -102,7 +102,7 @@ _BY_THREADS: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
-# 32-bit ones, whose copies are under way in all stages.
+# 32-bit ones, whose copies are under way in all stages but two.
 _BY_CP_ASYNC: tuple[tuple[int, ...], ...] = (
     (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 0),
     (256, 64, 256, 1, 0, 128, 5, 0, 1, 1, 1, 1, 8, 0),
