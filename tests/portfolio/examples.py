@@ -136,7 +136,7 @@ def forget() -> None:
 SIDES = st.sampled_from([8, 16, 32, 64, 96, 128, 192, 256])
 KINDS = (
     "plain", "unfolded", "cluster", "shared", "persistent", "stream", "split", "streamed", "tma",
-    "outer",
+    "outer", "copies",
 )  # fmt: skip
 
 
@@ -175,6 +175,8 @@ def geometries(draw: Any, kinds: Sequence[str] = KINDS) -> Geometry:
             facts |= {"streamed": draw(st.integers(1, 2)), "vector_along_k": True, "stages_k": 0}
     elif kind == "outer":
         facts |= {"most_k": draw(st.integers(1, 50)), "any_alignment": True, "stages_k": 0}
+    elif kind == "copies":
+        facts |= {"any_alignment": True, "stages_k": 0}
     elif kind == "tma":
         facts |= {"tma": True, "tma_line_bytes": draw(st.sampled_from([0, 32, 128]))}
     threads = draw(st.sampled_from([32, 64, 128, 256])), 1

@@ -202,6 +202,17 @@ def test_the_copy_engine_takes_aligned_columns_only():
     assert replace(boxes, tma=False).takes(Problem(64, 64, 64, "s", lda=65))
 
 
+@pytest.mark.parametrize(("letter", "is_for_aligned"), [("tf32", False), ("bf16", True)])
+def test_elements_are_copied_one_by_one_where_the_copy_engine_does_not_take_them(
+    letter, is_for_aligned
+):
+    copies = Geometry(64, 64, (64, 1), any_alignment=True)
+    assert copies.takes(Problem(64, 64, 64, letter, lda=65))
+    assert copies.takes(Problem(64, 64, 64, letter), False)
+    assert copies.takes(Problem(64, 64, 64, letter, lda=72)) is is_for_aligned
+    assert replace(copies, most_k=64).takes(Problem(64, 64, 64, letter))
+
+
 def test_what_is_for_short_sums_takes_no_longer_ones():
     short = Geometry(128, 32, (128, 1), tile_k=4, most_k=4)
     assert short.takes(Problem(999, 777, 4, "s"))

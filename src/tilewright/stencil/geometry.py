@@ -64,6 +64,9 @@ STAGED_BYTES = 2 * _CHUNK_BYTES
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
 MOST_PLACES, MOST_STRIDE = 2**31, 2**40
 
+# Bytes of elements that threads copy one by one, where kernels with TMA do not take them.
+_COPIED_BYTES = 4
+
 # Rows of an operand of 16 bits that is streamed across k: a lane has as many.  With fewer, copies
 # along k take less (H100, 2026-11-27).
 LEAST_STREAMED = 8
@@ -306,8 +309,8 @@ class Geometry:
         serves every mode.  Of 16 and 8 bits it is for products whose other side is no longer,
         and across k for sides of `LEAST_STREAMED` and more.
     any_alignment : bool
-        Whether threads see by themselves how operands are aligned, or shift what they copy into
-        place, so that one instance serves every mode.
+        Whether threads see by themselves how operands are aligned, shift what they copy into
+        place, or copy single elements, so that one instance serves every mode.
     early : bool
         Whether blocks may begin before the launch before it has ended, as of `Launch`.
     products : int
@@ -393,6 +396,11 @@ class Geometry:
         """Whether the kernel takes any problem, however its operands lie."""
         return not (self.tma or self.most_k or self.streamed)
 
+    @property
+    def copies_elements(self) -> bool:
+        """Whether threads bring tiles of operands, wherever their columns begin."""
+        return self.any_alignment and self.takes_all
+
     def is_for(self, problem: Problem) -> bool:
         """Whether the kernel is for a problem of such sides, however its operands lie."""
         p = problem
@@ -408,6 +416,9 @@ class Geometry:
     def takes(self, problem: Problem, aligned: bool = True) -> bool:
         """Whether the kernel is for a problem, and reads its operands as they lie.
 
+        Elements of 32 bits that threads copy one by one take as long where they are aligned:
+        kernels with TMA are for those.
+
         Parameters
         ----------
         problem : Problem
@@ -417,9 +428,9 @@ class Geometry:
         """
         if not self.is_for(problem):
             return False
-        if not self.tma:
-            return True
         p, size, chunk = problem, problem.precision.element_bytes, elements_of_chunk(problem)
+        if not self.tma and not (self.copies_elements and size == _COPIED_BYTES):
+            return True
         line = max(1, self.tma_line_bytes // size)
         lines = (p.trans_a.transposed or p.m % line == 0) and (
             not p.trans_b.transposed or p.n % line == 0
@@ -427,7 +438,8 @@ class Geometry:
         # A map's elements have 8 bytes at most.
         places = max(p.m, p.n, p.k) * max(1, size // 8) < MOST_PLACES
         reach = max(p.lda, p.ldb) * size < MOST_STRIDE
-        return aligned and lines and places and reach and p.lda % chunk == p.ldb % chunk == 0
+        whole = aligned and places and reach and p.lda % chunk == p.ldb % chunk == 0
+        return whole and lines if self.tma else not whole
 
     def may_stage(self, precision: Precision) -> bool:
         """Whether results may pass through the stage that is free while they are stored."""

@@ -216,13 +216,19 @@ def test_threads_bring_columns_of_any_alignment(emulated: EmulatedDevice, name: 
 
 
 @pytest.mark.parametrize("kind", ["f16-f32", "tf32"])
-@pytest.mark.parametrize("changes", [{"parallel_split_k": 1}, {"multiprocessors": 78}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"parallel_split_k": 1}, {"multiprocessors": 78},
+     {"multiprocessors": 78, "pingpong": 1, "consumers": 2}],
+    ids=str,
+)  # fmt: skip
 def test_threads_bring_slices_and_tile_after_tile(
     emulated: EmulatedDevice, changes: dict[str, int], kind: str
 ) -> None:
     of = variant("NN", PLAIN[kind])
     family = FAMILY if "parallel_split_k" in changes else Few()
-    config = small(of, emulated, tma=0, block_n=64, consumers=1, **changes)
+    shape = {"tma": 0, "block_n": 64, "consumers": 1, "stages": 3}
+    config = small(of, emulated, **shape | changes)
     Run(emulated, config, of, family).check(Case(150, 270, 1101, beta=1, padding=3))
 
 
@@ -411,7 +417,7 @@ def is_staged(of: TensorVariant, config: Config) -> bool:
 @pytest.mark.parametrize(
     "sides",
     [{}, {"block_m": 96, "instruction_m": 96}, {"block_m": 144, "instruction_m": 144},
-     {"block_n": 256}, {"pingpong": 1, "consumers": 2}],
+     {"block_n": 256}],
 )  # fmt: skip
 def test_results_pass_through_shared_memory(
     emulated: EmulatedDevice, kind: str, sides: dict[str, int]
@@ -426,6 +432,18 @@ def test_results_pass_through_shared_memory(
     for m, padding, offset in places:
         run.check(Case(m, 300, 50, -2, padding_c=padding, offset_c=offset))
     run.check(Case(2 * block_m, 300, 50, 1, 3))
+
+
+def test_results_of_ping_pong_pass_through_shared_memory_each_its_own(
+    emulated: EmulatedDevice,
+) -> None:
+    of = variant("TN", PLAIN["s8"])
+    config = small(of, emulated, pingpong=1, **STAYS)
+    assert is_staged(of, config)
+    Run(emulated, config, of, Few()).check(Case(256, 520, 300, -2))
+    shared = "THREAD_ID / 32 * (LINE_COLUMNS", "THREAD_ID / 32 % 4 * (LINE_COLUMNS"
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, config, of, faulty(Few, *shared)).check(Case(256, 520, 300, -2))
 
 
 def test_results_are_stored_from_registers_where_nothing_is_won_or_there_is_no_room() -> None:

@@ -34,6 +34,10 @@ enum { MOST_SINGLE = 12, MOST_IN_TREE = 32 };
 /* What copies and stores take at once, and what a thread stages results in. */
 enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 
+/* Elements that threads copy one by one, which takes as long where they are aligned: kernels with TMA
+ * are for those. */
+enum { COPIED_BYTES = 4 };
+
 /* cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below. */
 #define MOST_PLACES ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
@@ -67,18 +71,20 @@ int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
         return 0;
     if (it->streamed && p->element_bytes <= 2 && !is_streamed(it, p))
         return 0;
-    if (!it->tma)
-        return 1;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
+    const int copies = it->any_alignment && !it->most_k && !it->streamed && size == COPIED_BYTES;
+    if (!it->tma && !copies)
+        return 1;
     const int64_t line = tilewright_most(1, it->tma_line_bytes / size);
     /* A map's elements have 8 bytes at most. */
     const int64_t words = tilewright_most(1, size / 8);
     const int64_t longest = tilewright_most(p->m, tilewright_most(p->n, p->k));
-    if (!p->aligned || p->lda % chunk || p->ldb % chunk)
-        return 0;
-    if ((!p->trans_a && p->m % line) || (p->trans_b && p->n % line))
-        return 0;
-    return longest < MOST_PLACES / words && tilewright_most(p->lda, p->ldb) < MOST_STRIDE / size;
+    const int whole = p->aligned && p->lda % chunk == 0 && p->ldb % chunk == 0 &&
+                      longest < MOST_PLACES / words &&
+                      tilewright_most(p->lda, p->ldb) < MOST_STRIDE / size;
+    if (!it->tma)
+        return !whole;
+    return whole && (p->trans_a || p->m % line == 0) && (!p->trans_b || p->n % line == 0);
 }
 
 /* Whether results may pass through the stage that is free while they are stored. */

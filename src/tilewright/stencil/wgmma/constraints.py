@@ -141,7 +141,7 @@ def _by_threads(element_bytes: int) -> tuple[Constraint, ...]:
                 ),
                 started=starting_registers,
             ),
-            "a producer that copies by its threads reads a stage's tiles into registers",
+            "a producer whose threads shift 16-bit elements reads a stage's tiles into registers",
             "hardware",
         ),
     )

@@ -15,9 +15,8 @@
  */
 #define LINES_AT_ONCE (GROUP / 32)
 
-/* Stages under way besides the one whose copies start.  Consumers give one back when they have the
- * next: of all stages two are theirs when the producer waits.
- */
+/* Stages whose copies are under way while the producer waits for another to become empty.  Two are the
+ * consumers': they give one back when they have started to multiply the next. */
 #define UNDER_WAY (STAGES - 2)
 
 typedef unsigned int operand_bits;
@@ -52,7 +51,7 @@ HELPER void copy_tile(shared_at tile, const operand *x, isize side_at, isize k_a
 }
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages become
- * free.  Groups without copies at the end let the last stages be waited for as all others. */
+ * free.  Groups without copies follow the last ones, so that one wait is for all stages. */
 HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at arena, ring *at, tile c,
                        unsigned int first, unsigned int steps)
 {

@@ -115,7 +115,7 @@ def _copies(arithmetic: Arithmetic) -> Parameter:
         "tma",
         (1, 0) if arithmetic.any_alignment else (1,),
         "how operands are copied: 1: TMA, 0: by the producer's threads, whatever their alignment",
-        "0: registers; more instructions for each tile, on one in four of the warps",
+        "0: registers, of 16 bits; more instructions for each tile, on one in four of the warps",
         unnamed=1,
     )
 

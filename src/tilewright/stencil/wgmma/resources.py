@@ -113,7 +113,7 @@ def producer_registers(*, consumers: Values, min_blocks: Values, tma: Values) ->
     """Return what the producer keeps; 0 where nobody gives or takes any.
 
     Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.  A producer
-    whose threads copy has tiles in its registers.
+    whose threads copy keeps what it started with: of 16 bits it has tiles in its registers.
     """
     kept = np.choose(np.asarray(consumers) - 1, (40, 24, 32))
     return np.where((np.asarray(consumers) * min_blocks == 1) | (np.asarray(tma) == 0), 0, kept)

@@ -75,14 +75,14 @@ _PLAIN: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 1),
 )
 
-# Ping-pong, with results of 2 bytes, and of 4, for which a stage less leaves room to pass through
-# shared memory: 2 to 13 % less time of layers of 2048 tokens in 8-bit integers, up to 4 % in TF32
-# (H100 SXM, 2026-11-27).
-_PLAIN_SHORT: tuple[tuple[int, ...], ...] = (
+# Ping-pong besides: of 16-bit elements; and of 8-bit integers and TF32, where a stage less leaves
+# room for results to pass through shared memory, in 2 to 13 % less time of layers of 2048 tokens in
+# 8-bit integers, up to 4 % in TF32 (H100 SXM, 2026-11-27).
+_PLAIN_OF_16_BITS: tuple[tuple[int, ...], ...] = (
     (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 1, 4, 132),
     (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 2, 4, 132),
 )
-_PLAIN_LONG: tuple[tuple[int, ...], ...] = (
+_PLAIN_OF_OTHERS: tuple[tuple[int, ...], ...] = (
     (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 4, 132),
     (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 2, 4, 132),
     (192, 128, 192, 2, 1, 128, 5, 0, 1, 1, 1, 2, 4, 132),
@@ -221,7 +221,7 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
         return _PROMOTED
     if promoted:
         return _FP8
-    return _PLAIN + (_PLAIN_SHORT if arithmetic.result_bytes == 2 else _PLAIN_LONG)
+    return _PLAIN + (_PLAIN_OF_16_BITS if arithmetic.element_bytes == 2 else _PLAIN_OF_OTHERS)
 
 
 def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:

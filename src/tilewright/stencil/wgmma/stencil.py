@@ -75,8 +75,8 @@ def _by_tma(config: Config) -> bool:
 class Wgmma(Stencil):
     """GEMM by warpgroup multiplies, fed through a ring by the copy engine.
 
-    Variants are `TensorVariant`; a plain `Variant` of a precision with 16-bit elements stands
-    for their own arithmetic.  Single precision from short formats needs operands that were
+    Variants are `TensorVariant`; a plain `Variant` of a precision of tensor cores stands for
+    its own arithmetic.  Single precision from short formats needs operands that were
     split before.
     """
 

@@ -114,8 +114,8 @@ HELPER sums_of_chunk turned(const accumulator *sum, int part, int eight)
     return v;
 }
 
-/* Write a C that is not read, whose columns are not aligned: rows stay where they are, eight lanes
- * write as many side by side. */
+/* Write a C that is not read, whose columns are not aligned: rows are not turned, eight lanes write
+ * eight elements of a column side by side. */
 HELPER void store_rows_as_they_lie(result to, tile at, const accumulator *sum)
 {
     UNROLL for (int line = 0; line < LINES; ++line) {
