@@ -396,11 +396,6 @@ class Geometry:
         """Whether the kernel takes any problem, however its operands lie."""
         return not (self.tma or self.most_k or self.streamed)
 
-    @property
-    def copies_elements(self) -> bool:
-        """Whether threads bring tiles of operands, wherever their columns begin."""
-        return self.any_alignment and self.takes_all
-
     def is_for(self, problem: Problem) -> bool:
         """Whether the kernel is for a problem of such sides, however its operands lie."""
         p = problem
@@ -429,7 +424,8 @@ class Geometry:
         if not self.is_for(problem):
             return False
         p, size, chunk = problem, problem.precision.element_bytes, elements_of_chunk(problem)
-        if not self.tma and not (self.copies_elements and size == _COPIED_BYTES):
+        by_elements = self.any_alignment and self.takes_all and size == _COPIED_BYTES
+        if not (self.tma or by_elements):
             return True
         line = max(1, self.tma_line_bytes // size)
         lines = (p.trans_a.transposed or p.m % line == 0) and (

@@ -72,8 +72,9 @@ int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
     if (it->streamed && p->element_bytes <= 2 && !is_streamed(it, p))
         return 0;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
-    const int copies = it->any_alignment && !it->most_k && !it->streamed && size == COPIED_BYTES;
-    if (!it->tma && !copies)
+    const int by_elements =
+        it->any_alignment && !it->most_k && !it->streamed && size == COPIED_BYTES;
+    if (!it->tma && !by_elements)
         return 1;
     const int64_t line = tilewright_most(1, it->tma_line_bytes / size);
     /* A map's elements have 8 bytes at most. */
