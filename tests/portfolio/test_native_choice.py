@@ -166,6 +166,16 @@ def test_choices_among_kernels_of_all_kinds_agree(data):
 
 
 @needs_core
+def test_both_leave_aligned_operands_where_kernels_copy_single_elements():
+    p, theirs = Problem(64, 64, 64, "s"), Portfolio("", "", H100.name, 90, 132, ())
+    of, copies = Variant.of(p), Geometry(64, 64, (64, 1), any_alignment=True)
+    one = kernel(of, None, EVERY_MODE, "portable", geometry=copies, costs=costs(3.0))
+    table = held_of([(one, theirs, False)], of, H100)
+    assert compare(table, H100, p, True, False) is None
+    assert compare(table, H100, p, False, False) is not None
+
+
+@needs_core
 @settings(max_examples=150)
 @given(st.lists(geometries(), min_size=1, max_size=6), problems(most=2**31), st.integers(1, 200))
 def test_extreme_sizes_agree(several, p, many):

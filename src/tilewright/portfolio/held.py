@@ -146,7 +146,7 @@ def held_of(
         np.array(is_own, np.bool_),
         _model(rows),
         tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
-        not all(one.geometry.takes_all for one in kernels),
+        any(one.geometry.any_alignment or not one.geometry.takes_all for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
         (None, None, None),
     )
