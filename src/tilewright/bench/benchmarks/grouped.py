@@ -3,7 +3,8 @@
 Launches are not held back, and host time counts, as in `tilewright.bench.benchmarks.calls`.
 cuBLAS's `cublasGemmGroupedBatchedEx` is called in C with prepared arguments and addresses that are
 on the device already; PyTorch's `_grouped_mm`, which takes products of one B each of equal sizes,
-where a group is of such.
+where a group is of such.  Replays of graphs that captured either call, ours and cuBLAS's, have no
+host's part.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Grouped(Benchmark):
 
     def rows(self, asked: Asked) -> Iterator[Row]:
         cupy = cupy_on(asked.live)
-        handle = blas_handle(WORKSPACE)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        handles = blas_handle(WORKSPACE), blas_handle(WORKSPACE, stream.ptr)
         for name in asked.precision.split(","):
             try:
                 arrays = arrays_of(name)
@@ -58,7 +60,7 @@ class Grouped(Benchmark):
                 yield {
                     "precision": name,
                     "group": group,
-                    **_row(asked, cupy, handle, arrays, sizes),
+                    **_row(asked.seed, cupy, (handles, stream), arrays, sizes),
                 }
                 arrays.release()
 
@@ -74,18 +76,28 @@ class Grouped(Benchmark):
         lines: list[list[Cell]] = [
             [
                 row["precision"], row["group"], f"{row['flops'] / row['us'] / 1e6:.1f}",
-                *(f"{row[name] / row['us']:.2f}" if name in row else "-" for name in _PEERS),
+                *(_ratio(row, name, "us") for name in _PEERS),
+                f"{row['graph_us']:.0f}", _ratio(row, "cublas_graph_us", "graph_us"),
             ]
             for row in rows
         ]  # fmt: skip
-        return ("precision", "group", "TFLOP/s", *(f"of {x}" for x in _PEERS.values())), lines
+        named = *(f"of {x}" for x in _PEERS.values()), "us in a graph", "of cuBLAS in a graph"
+        return ("precision", "group", "TFLOP/s", *named), lines
 
 
 _PEERS = {"cublas_us": "cuBLAS", "torch_us": "PyTorch", "gemm_us": "gemm"}
 
+# cuBLAS's handle for calls, and for those that a stream captures; that stream.
+_Peer = tuple[tuple[Handle, Handle], Any]
 
-def _row(asked: Asked, cupy: Any, handle: Handle, arrays: Arrays, sizes: Sizes) -> Row:
-    rng = np.random.default_rng(asked.seed)
+
+def _ratio(row: Row, theirs: str, ours: str) -> str:
+    return f"{row[theirs] / row[ours]:.2f}" if theirs in row else "-"
+
+
+def _row(seed: int, cupy: Any, peer: _Peer, arrays: Arrays, sizes: Sizes) -> Row:
+    rng = np.random.default_rng(seed)
+    (handle, capturing), stream = peer
     a = [arrays.random(rng, (m, k), "C") for m, _, k in sizes]
     b = [arrays.random(rng, (k, n), "C") for _, n, k in sizes]
     ours, theirs = ([arrays.empty((m, n), "C") for m, n, _ in sizes] for _ in range(2))
@@ -94,22 +106,48 @@ def _row(asked: Asked, cupy: Any, handle: Handle, arrays: Arrays, sizes: Sizes) 
         for x, y, z in zip(a, b, ours, strict=True):
             gemm(x, y, z)
 
-    calls: dict[str, Callable[[], Any]] = {"us": lambda: grouped_gemm(a, b, ours)}
-    peer = _cublas(cupy, handle, arrays, sizes, (a, b, theirs))
-    if peer is not None and peer() == 0:
-        calls["cublas_us"] = peer
+    def call() -> None:
+        grouped_gemm(a, b, ours)
+
+    calls: dict[str, Callable[[], Any]] = {"us": call}
+    lists = a, b, theirs
+    theirs_call = _cublas(cupy, handle, arrays, sizes, lists)
+    if theirs_call is not None and theirs_call() == 0:
+        calls["cublas_us"] = theirs_call
     torch_call = _torch(arrays, a, b, sizes)
     if torch_call is not None:
         calls["torch_us"] = torch_call
-    times = interleaved(cupy, list(calls.values()))
-    found = {name: ns / 1e3 for name, ns in zip(calls, times, strict=True)}
+    found = _times(cupy, calls)
     # Apart from the others, whose batches would be as few calls as these take long.
-    [found["gemm_us"]] = (ns / 1e3 for ns in interleaved(cupy, [each]))
+    found |= _times(cupy, {"gemm_us": each})
+    graphs = {"graph_us": _captured(arrays, stream, call)}
+    if "cublas_us" in calls:
+        captured_call = _cublas(cupy, capturing, arrays, sizes, lists)
+        graphs["cublas_graph_us"] = _captured(arrays, stream, captured_call)
+    found |= _times(cupy, graphs)
     flops = arrays.flops * sum(m * n * k for m, n, k in sizes)
     worst = 0.0
     if "cublas_us" in calls:
         worst = max(arrays.difference(x, y) for x, y in zip(ours, theirs, strict=True))
     return {"products": len(sizes), "flops": flops, "difference": worst, **found}
+
+
+def _times(cupy: Any, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Return microseconds of calls, which take turns."""
+    times = interleaved(cupy, list(calls.values()))
+    return {name: ns / 1e3 for name, ns in zip(calls, times, strict=True)}
+
+
+def _captured(arrays: Arrays, stream: Any, call: Callable[[], Any] | None) -> Callable[[], Any]:
+    """Return what replays the graph of a call on CuPy's stream."""
+    assert call is not None
+    with arrays.on_stream(stream):
+        call()  # chosen, loaded, laid out
+        stream.synchronize()
+        stream.begin_capture()
+        call()
+        graph = stream.end_capture()
+    return lambda: graph.launch(stream)
 
 
 def _cublas(

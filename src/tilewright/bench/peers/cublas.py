@@ -83,20 +83,22 @@ def library_file() -> str:
 
 @dataclass(frozen=True)
 class Handle:
-    """A handle of cuBLAS on the legacy default stream of the current context."""
+    """A handle of cuBLAS on the legacy default stream of the current context, or another one."""
 
     api: Any
     handle: Any
     workspace: Any
 
 
-def blas_handle(workspace: int) -> Handle:
+def blas_handle(workspace: int, stream: int = 0) -> Handle:
     """Return a handle in the default math mode.
 
     Parameters
     ----------
     workspace : int
         Bytes of CuPy's memory that it may use; 0: what it takes by itself.
+    stream : int
+        The address of the stream that its calls go to.
 
     Raises
     ------
@@ -108,6 +110,9 @@ def blas_handle(workspace: int) -> Handle:
     api, handle = _library(), ctypes.c_void_p()
     if api.cublasCreate_v2(ctypes.byref(handle)) or api.cublasSetMathMode(handle, _DEFAULT_MATH):
         raise UnavailableError("cublas made no handle; see nvidia-smi")
+    # First, because it takes away a workspace that was given.
+    if stream and api.cublasSetStream_v2(handle, ctypes.c_void_p(stream)):
+        raise UnavailableError("cublas took no stream; see nvidia-smi")
     held = cupy.cuda.alloc(workspace) if workspace else None
     if held is not None:
         at = ctypes.c_void_p(held.ptr)
