@@ -121,9 +121,11 @@ def _row(seed: int, cupy: Any, peer: _Peer, arrays: Arrays, sizes: Sizes) -> Row
     # Apart from the others, whose batches would be as few calls as these take long.
     found |= _times(cupy, {"gemm_us": each})
     graphs = {"graph_us": _captured(arrays, stream, call)}
-    if "cublas_us" in calls:
-        captured_call = _cublas(cupy, capturing, arrays, sizes, lists)
-        graphs["cublas_graph_us"] = _captured(arrays, stream, captured_call)
+    theirs_call = _cublas(cupy, capturing, arrays, sizes, lists)
+    if "cublas_us" in calls and theirs_call is not None:
+        graphs["cublas_graph_us"] = _captured(arrays, stream, theirs_call)
+    for x in (*ours, *theirs):  # what is compared is what replays have computed
+        x[...] = 0
     found |= _times(cupy, graphs)
     flops = arrays.flops * sum(m * n * k for m, n, k in sizes)
     worst = 0.0
@@ -138,15 +140,16 @@ def _times(cupy: Any, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     return {name: ns / 1e3 for name, ns in zip(calls, times, strict=True)}
 
 
-def _captured(arrays: Arrays, stream: Any, call: Callable[[], Any] | None) -> Callable[[], Any]:
+def _captured(arrays: Arrays, stream: Any, call: Callable[[], Any]) -> Callable[[], Any]:
     """Return what replays the graph of a call on CuPy's stream."""
-    assert call is not None
     with arrays.on_stream(stream):
-        call()  # chosen, loaded, laid out
+        status = call()  # chosen, loaded, laid out
         stream.synchronize()
         stream.begin_capture()
-        call()
+        status = call() or status
         graph = stream.end_capture()
+    if status:
+        raise RuntimeError(f"cuBLAS was not captured: status {status}")
     return lambda: graph.launch(stream)
 
 
