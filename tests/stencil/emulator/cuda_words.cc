@@ -17,8 +17,9 @@ void leave(state where)
         _longjmp(now.scheduler, 1);
 }
 
-void meet(int threads)
+void meet(int barrier, int threads)
 {
+    now.current->barrier = barrier;
     now.current->meets = threads;
     leave(AT_SOME_BARRIER);
 }

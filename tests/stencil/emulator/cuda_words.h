@@ -74,7 +74,7 @@ struct thread {
     bool begun;
     index3 id;
     int rank; /* of the block in its cluster */
-    int meets; /* threads that a barrier of some waits for, if AT_SOME_BARRIER */
+    int barrier, meets; /* which of some, and threads that it waits for, if AT_SOME_BARRIER */
     state where;
     std::function<bool()> until;           /* what it waits for, if WAITING */
     bool at_flag;                          /* and that is a word of another block's */
@@ -126,8 +126,8 @@ void fault(const std::string &what);
 
 void leave(state where);
 
-/* Meet some threads of the block. */
-void meet(int threads);
+/* Meet some threads of the block at the barrier of a number. */
+void meet(int barrier, int threads);
 
 /* Let others run until a condition holds. */
 void wait_until(std::function<bool()> condition);

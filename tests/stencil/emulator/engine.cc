@@ -74,12 +74,13 @@ void go_on(thread &t)
 bool release_some()
 {
     bool released = false;
-    for (int rank = 0; rank < (int)now.shared.size(); ++rank) {
-        std::vector<thread *> there;
-        for (thread &t : now.threads)
-            if (t.rank == rank && t.where == AT_SOME_BARRIER)
-                there.push_back(&t);
-        if (there.empty() || (int)there.size() != there[0]->meets)
+    std::map<std::pair<int, int>, std::vector<thread *>> meeting; /* by block and barrier */
+    for (thread &t : now.threads)
+        if (t.where == AT_SOME_BARRIER)
+            meeting[{t.rank, t.barrier}].push_back(&t);
+    for (const auto &[at, there] : meeting) {
+        const int rank = at.first;
+        if ((int)there.size() != there[0]->meets)
             continue;
         for (thread *t : there) {
             t->where = READY;

@@ -77,7 +77,21 @@ inline line_piece read_line_piece(shared_at from)
     return v;
 }
 
+#if OUTPUT_BYTES == 4
+inline output read_result(shared_at from)
+{
+    output v;
+    std::memcpy(&v, emulated::shared_bytes(emulated::rank_now(), from, 4, "a lane reads"), 4);
+    return v;
+}
+inline void put_result(shared_at to, output v)
+{
+    std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, 4, "a lane puts"), &v, 4);
+}
+#endif
+
 inline void warp_barrier() { emulated::leave(emulated::AT_WARP_BARRIER); }
+inline void group_barrier() { emulated::meet(THREAD_ID / GROUP, GROUP); }
 #endif
 
 inline void publish_chunks() { emulated::leave(emulated::AT_WARP_BARRIER); }

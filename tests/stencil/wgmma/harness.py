@@ -12,7 +12,15 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
-from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
+from tilewright.stencil.wgmma import (
+    ARITHMETICS,
+    Arithmetic,
+    Parts,
+    TensorCall,
+    TensorVariant,
+    Wgmma,
+)
+from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS
 from tilewright.tuning.verify import WrongResultError
 
 FAMILY = Wgmma()
@@ -22,6 +30,19 @@ FAMILY = Wgmma()
 LARGEST = 3
 
 GUARD = 64
+
+PLAIN = {
+    "f16": Arithmetic("float16", "float16"),
+    "f16-f32": Arithmetic("float16"),
+    "bf16": Arithmetic("bfloat16", "bfloat16"),
+    "bf16-f32": Arithmetic("bfloat16"),
+    "tf32": Arithmetic("tf32"),
+    "s8": Arithmetic("int8", "int32"),
+    "e4m3": Arithmetic("float8_e4m3fn", "bfloat16"),
+    "e5m2-f32": Arithmetic("float8_e5m2"),
+}
+EVERY = {**PLAIN, **ARITHMETICS}
+FP16X3 = ARITHMETICS["fp16x3"]
 
 
 def variant(trans: str, arithmetic: Arithmetic) -> TensorVariant:
@@ -206,3 +227,17 @@ def assert_compensated(run: Run) -> None:
     got = run.result(case, (a, b, *zero), 3 if run.variant.arithmetic.routed else None)
     # 2^24 + 9 is a tie between neighbours in FP32: the even one.
     assert np.all(got == 2.0**24 + 8)
+
+
+def promoted(name: str) -> dict[str, int]:
+    """Return the interval of promotion of an arithmetic that has to have one."""
+    made = EVERY[name]
+    return {} if made.parts == 1 and made.kept_bits == FLOAT_BITS else {"promote_k": 32}
+
+
+class Few(Wgmma):
+    """Launches of four blocks."""
+
+    def launch(self, config, m, n, k=0):  # type: ignore[no-untyped-def]
+        made = super().launch(config, m, n)
+        return type(made)(grid=(4, 1), block=made.block)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stencil.contract import with_fault
-from tests.stencil.wgmma.harness import FAMILY, variant
-from tests.stencil.wgmma.test_stencil import EVERY
+from tests.stencil.wgmma.harness import EVERY, FAMILY, variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.precision import PRECISIONS

@@ -37,11 +37,6 @@ KINDS = {
 SMALLEST = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-20}
 
 
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
-
-
 def activated(x: NDArray[Any], activation: str | None) -> NDArray[Any]:
     if activation == "relu":
         return np.maximum(x, 0)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.stencil.wgmma.harness import (
+    EVERY,
     FAMILY,
+    PLAIN,
     Case,
     Run,
     assert_compensated,
@@ -14,7 +16,7 @@ from tests.stencil.wgmma.harness import (
     small,
     variant,
 )
-from tests.stencil.wgmma.test_stencil import CHOICES, EVERY, PLAIN
+from tests.stencil.wgmma.test_stencil import CHOICES
 from tilewright.backend import LiveDevice
 from tilewright.stencil.wgmma import Arithmetic
 

@@ -10,9 +10,8 @@ import pytest
 
 from tests.stencil.contract import cut, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.wgmma.harness import FAMILY, Case, Run, drawn, small, variant
+from tests.stencil.wgmma.harness import EVERY, FAMILY, Case, Run, drawn, small, variant
 from tests.stencil.wgmma.test_cuda import check
-from tests.stencil.wgmma.test_stencil import EVERY
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
@@ -25,11 +24,6 @@ SLICED = {"multiprocessors": 0, "parallel_split_k": 1}
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
 
 
 def sliced(live: EmulatedDevice, name: str, slices: int, trans: str = "TN", **changes: int) -> Run:

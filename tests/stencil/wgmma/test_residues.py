@@ -7,20 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import FAMILY, small, variant
 from tilewright.backend import Operand
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall
 
 MODULI = (256, 255, 97)
 SIZES = 100, 140, 200
-
-
-@pytest.fixture
-def emulated(tmp_path):
-    if compiler() is None:
-        pytest.skip("needs a C++ compiler")
-    return EmulatedDevice(tmp_path, words="wgmma_words.h")
 
 
 def padded(x, side, k):

@@ -14,46 +14,29 @@ from hypothesis import strategies as st
 from tests.stencil.contract import faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import (
+    EVERY,
     FAMILY,
+    FP16X3,
+    PLAIN,
     Case,
+    Few,
     Run,
     assert_compensated,
     drawn,
+    promoted,
     small,
     variant,
 )
 from tilewright.backend import LaunchError, Operand
-from tilewright.space import Config
 from tilewright.stencil.wgmma import (
-    ARITHMETICS,
     Arithmetic,
     Parts,
     TensorCall,
-    TensorVariant,
     Wgmma,
 )
-from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS
 from tilewright.tuning.verify import WrongResultError
 
-PLAIN = {
-    "f16": Arithmetic("float16", "float16"),
-    "f16-f32": Arithmetic("float16"),
-    "bf16": Arithmetic("bfloat16", "bfloat16"),
-    "bf16-f32": Arithmetic("bfloat16"),
-    "tf32": Arithmetic("tf32"),
-    "s8": Arithmetic("int8", "int32"),
-    "e4m3": Arithmetic("float8_e4m3fn", "bfloat16"),
-    "e5m2-f32": Arithmetic("float8_e5m2"),
-}
-EVERY = {**PLAIN, **ARITHMETICS}
-FP16X3 = ARITHMETICS["fp16x3"]
-
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
 
 
 @pytest.mark.parametrize("trans", thorough_but(["NT"], ["NN", "NT", "TN", "TT"]))
@@ -85,12 +68,6 @@ def test_an_operand_of_tf32_may_lie_along_m_or_n(
     beta = config.pop("beta", 0)
     run = Run(emulated, small(of, emulated, **config), of)
     run.check(Case(150, 133, 100, -1, beta, padding=1, offset_c=1, padding_c=3))
-
-
-def promoted(name: str) -> dict[str, int]:
-    """Return the interval of promotion of an arithmetic that has to have one."""
-    made = EVERY[name]
-    return {} if made.parts == 1 and made.kept_bits == FLOAT_BITS else {"promote_k": 32}
 
 
 @pytest.mark.parametrize("name", thorough_but(["s8", "e4m3", "e5m2-f32", "fp16x3"], EVERY))
@@ -259,14 +236,6 @@ def test_threads_bring_whole_operands_of_16_and_32_bits_alone(emulated: Emulated
             small(of, emulated, tma=0, **promoted(name))
 
 
-class Few(Wgmma):
-    """Launches of four blocks."""
-
-    def launch(self, config, m, n, k=0):  # type: ignore[no-untyped-def]
-        made = super().launch(config, m, n)
-        return type(made)(grid=(4, 1), block=made.block)
-
-
 PINGPONG = {"pingpong": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
 
 
@@ -402,89 +371,6 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     config = small(of, emulated, cluster_m=2, cluster_n=2, stages=2, block_k=32)
     with pytest.raises((WrongResultError, LaunchError)):
         Run(emulated, config, of, faulty(Wgmma, old, new)).check(Case(130, 140, 400))
-
-
-# Blocks that stay, which have room for results to pass through shared memory.
-STAYS = {"multiprocessors": 78}
-
-
-def is_staged(of: TensorVariant, config: Config) -> bool:
-    """Whether a kernel's results pass through shared memory."""
-    return FAMILY.source(config, of, "cuda").defines["STAGED"] == 1
-
-
-@pytest.mark.parametrize("kind", thorough_but(["f16", "s8", "e4m3"], PLAIN))
-@pytest.mark.parametrize(
-    "sides",
-    [{}, {"block_m": 96, "instruction_m": 96}, {"block_m": 144, "instruction_m": 144},
-     {"block_n": 256}],
-)  # fmt: skip
-def test_results_pass_through_shared_memory(
-    emulated: EmulatedDevice, kind: str, sides: dict[str, int]
-) -> None:
-    """Lines of all lengths; tiles inside and at the edge; columns of 16 bytes, 8, and any."""
-    of = variant("TN", PLAIN[kind])
-    promoted = {"promote_k": 128} if kind.startswith("e") else {}
-    config = small(of, emulated, **STAYS, **sides, **promoted)
-    assert is_staged(of, config)
-    run, block_m = Run(emulated, config, of), config.integer("block_m")
-    places = (2 * block_m, 8, 8), (block_m + 8, 0, 0), (block_m, 4, 4), (77, 1, 3)
-    for m, padding, offset in places:
-        run.check(Case(m, 300, 50, -2, padding_c=padding, offset_c=offset))
-    run.check(Case(2 * block_m, 300, 50, 1, 3))
-
-
-def test_results_of_ping_pong_pass_through_shared_memory_each_its_own(
-    emulated: EmulatedDevice,
-) -> None:
-    of = variant("TN", PLAIN["s8"])
-    config = small(of, emulated, pingpong=1, **STAYS)
-    assert is_staged(of, config)
-    Run(emulated, config, of, Few()).check(Case(256, 520, 300, -2))
-    shared = "THREAD_ID / 32 * (LINE_COLUMNS", "THREAD_ID / 32 % 4 * (LINE_COLUMNS"
-    with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, config, of, faulty(Few, *shared)).check(Case(256, 520, 300, -2))
-
-
-def test_results_are_stored_from_registers_where_nothing_is_won_or_there_is_no_room() -> None:
-    of = variant("TN", PLAIN["f16"])
-    whole = {
-        "block_m": 128, "block_n": 256, "block_k": 64, "instruction_m": 128, "consumers": 2,
-        "pingpong": 0, "stages": 4, "promote_k": 0, "partials": 1, "min_blocks": 1, "cluster_m": 1,
-        "cluster_n": 1, "swizzle_rows": 4, "multiprocessors": 132,
-    }  # fmt: skip
-    assert is_staged(of, Config("wgmma", whole))
-    assert not is_staged(of, Config("wgmma", whole | {"multiprocessors": 0}))
-    assert is_staged(of, Config("wgmma", whole | {"pingpong": 1, "block_n": 128}))
-    assert not is_staged(of, Config("wgmma", whole | {"block_m": 192, "instruction_m": 192}))
-    assert not is_staged(variant("NN", PLAIN["tf32"]), Config("wgmma", whole | {"block_k": 32}))
-    assert not is_staged(variant("TN", FP16X3), Config("wgmma", whole))
-
-
-STAGED_FAULTS = {
-    "lines that are not there yet": ("warp_barrier();\n            output", "output"),
-    "lines that others still read": (
-        "piece));\n            }\n            warp_barrier();",
-        "piece));\n            }",
-    ),
-    "another warp's lines": ("THREAD_ID / 32 * (LINE_COLUMNS * LINE_BYTES)", "0"),
-    "a pair of other rows": ("eight + lane % 4 * 2", "eight + lane % 2 * 2"),
-    "half of the columns": ("piece_at(lines, lane / 4 + 8 * h", "piece_at(lines, lane / 4"),
-    "a scalar that is left out": ("to.alpha * from[1]", "from[1]"),
-    "barriers in place of lines": ("#define STAGED_AT (", "#define STAGED_AT (0 * "),
-}
-
-
-@pytest.mark.parametrize("fault", STAGED_FAULTS)
-def test_the_emulator_finds_of_results_in_shared_memory(
-    emulated: EmulatedDevice, fault: str
-) -> None:
-    of = variant("TN", PLAIN["f16"])
-    config = small(of, emulated, block_m=128, instruction_m=128, **STAYS)
-    with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, config, of, faulty(Wgmma, *STAGED_FAULTS[fault])).check(
-            Case(256, 260, 200, -2)
-        )
 
 
 def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedDevice) -> None:

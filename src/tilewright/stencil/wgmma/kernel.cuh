@@ -37,8 +37,8 @@
  *
  * The tensor core reads the latter of 16-bit types alone.  Of 32-bit ones it takes rows from
  * registers, which lanes fill from shared memory in either order (rows.cuh).  Where A is what lies
- * along m, rows run along m and columns along n: m and n change places in the drawing, and rows are
- * turned before they are stored where C's columns are aligned (store.cuh).
+ * along m, rows run along m and columns along n: m and n change places in the drawing, and rows
+ * pass through shared memory, or are turned in registers where C's columns are aligned (store.cuh).
  *
  * Whatever lies outside a matrix arrives as zeros: neither m, n nor k need be multiples of
  * anything.  With TMA base and leading dimension of A and B are multiples of 16 bytes.

@@ -373,8 +373,34 @@ HELPER line_piece read_line_piece(shared_at from)
     return v;
 }
 
+#if OUTPUT == OUTPUT_F32
+HELPER void put_result(shared_at to, output v)
+{
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
+}
+#endif
+
+#if OUTPUT_BYTES == 4
+HELPER output read_result(shared_at from)
+{
+    output v;
+#if OUTPUT == OUTPUT_S32
+    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(v) : "r"(from));
+#else
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from));
+#endif
+    return v;
+}
+#endif
+
 /* What any lane of the warp put before is there for all. */
 HELPER void warp_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
+/* The same of a group of four warps; barrier 0 is the block's. */
+HELPER void group_barrier(void)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(1 + THREAD_ID / GROUP), "n"(GROUP) : "memory");
+}
 #endif
 
 #if OUTPUT_BYTES < 4

@@ -53,8 +53,9 @@ _ROUNDING = 1024
 # compute capability 9.0.
 _MEMORY, _KEPT = 228 * 1024, 1024
 
-# Lines of each of a consumer's four warps, and what beginning at a multiple of 128 bytes takes.
-_LINES, _LINES_ROUNDING = 4 * 16 * 128, 128
+# Lines of a consumer's four warps, 2048 bytes each (staged.cuh), and what beginning at a multiple
+# of 128 bytes takes.
+_LINES, _LINES_ROUNDING = 4 * 2048, 128
 
 
 def threads(*, consumers: Values) -> Values:

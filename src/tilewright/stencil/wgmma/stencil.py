@@ -146,14 +146,15 @@ class Wgmma(Stencil):
     def _shared_bytes(self, config: Config, variant: Variant) -> tuple[int, int]:
         """Return a block's shared memory, and what results pass through besides.
 
-        They do where blocks stay.
+        Those of 4 bytes do where there is room, because of columns that are not aligned; those of 2
+        bytes, which have another way for these, where blocks stay.  Slices are added up elsewhere.
         """
         made, take = self.arithmetic(variant), config.integer
         ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
         used = int(shared_bytes(**ring, arithmetic=made))
-        apart = made.scaled or made.epilogue or made.result == "residues"
-        stay = take("multiprocessors") > 0
-        if apart or made.rows_of_a(variant.k_fast) or not stay:
+        stay = take("multiprocessors") > 0 and not (made.scaled or made.epilogue)
+        pass_through = made.result_bytes == 4 or (stay and made.result_bytes == 2)
+        if not pass_through or config.get("parallel_split_k", 0):
             return used, 0
         of = {name: take(name) for name in ("consumers", "min_blocks")}
         return used, staged_bytes(used=used, **of)

@@ -87,6 +87,18 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *s
     }
 }
 
+/* Whether all columns of C begin at multiples of so many bytes. */
+HELPER bool columns_begin_at(result to, int bytes)
+{
+    return (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % bytes == 0;
+}
+
+/* Whether a tile is inside C, which is not read. */
+HELPER bool is_only_written(result to, tile at)
+{
+    return to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
+}
+
 #if STAGED
 #include "wgmma/staged.cuh"
 #endif
@@ -131,7 +143,7 @@ HELPER void store_rows_as_they_lie(result to, tile at, const accumulator *sum)
 
 HELPER void store_rows(result to, tile at, const accumulator *sum)
 {
-    const bool aligned = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
+    const bool aligned = columns_begin_at(to, 16);
     if (!aligned && to.beta == 0) {
         store_rows_as_they_lie(to, at, sum);
         return;
@@ -158,7 +170,7 @@ HELPER void store_rows(result to, tile at, const accumulator *sum)
 }
 #endif
 
-/* Whether columns that are not aligned are written in whole sectors. */
+/* Whether columns that are not aligned are shifted on their way, and written in whole sectors. */
 #define SHIFTED (OUTPUT_BYTES == 2 && !SCALED)
 
 #if SHIFTED
@@ -288,18 +300,16 @@ HELPER void store_results(result to, tile at, const scalar *sum)
 {
 #if EPILOGUE && SHIFTED /* one way is enough: less code */
     store_shifted(to, at, sum);
-    return;
-#endif
-#if ROWS_OF_A
+#elif STAGED && OUTPUT_BYTES == 4
+    store_staged(to, at, sum);
+#elif ROWS_OF_A
     store_rows(to, at, sum);
-    return;
-#endif
-#if STAGED
-    const bool lines = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
-    if (lines && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
-        store_staged(to, at, sum);
 #else
-    if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
+#if STAGED
+    if (columns_begin_at(to, 16) && is_only_written(to, at))
+        store_lines<true>(to, at, sum);
+#else
+    if (to.aligned && is_only_written(to, at))
         store_sums<true>(to, at, sum);
 #endif
 #if SHIFTED
@@ -308,6 +318,7 @@ HELPER void store_results(result to, tile at, const scalar *sum)
 #endif
     else
         store_sums<false>(to, at, sum);
+#endif
 }
 
 #if OUTPUT != OUTPUT_RESIDUES
