@@ -88,29 +88,6 @@ def test_rows_of_a_pass_through_shared_memory(
     check_places(Run(emulated, config, of, Few()), config.integer("block_m"), 197)
 
 
-ROWS_FAULTS = {
-    "columns that are not there yet": ("group_barrier();\n            if", "if"),
-    "columns that others still read": (
-        "GROUP_ROWS), inside);\n            group_barrier();",
-        "GROUP_ROWS), inside);",
-    ),
-    "another group's columns": ("group * (GROUP / 32 * LINES_OF_WARP)", "0"),
-    "a row too few": (" && row < rows", " && row + 1 < rows"),
-    "a column too few": ("if (column < columns && row", "if (column + 1 < columns && row"),
-    "a C that is written unread": ("to.beta == 0 ? v : v + to.beta * *into", "v"),
-    "pieces of another column": ("% 4 * 2 + lane / 16", "% 4 * 2"),
-}
-
-
-@pytest.mark.parametrize("fault", ROWS_FAULTS)
-def test_the_emulator_finds_of_rows_in_shared_memory(emulated: EmulatedDevice, fault: str) -> None:
-    of = variant("NN", PLAIN["tf32"])
-    config = small(of, emulated, **ROWS)
-    run = Run(emulated, config, of, faulty(Wgmma, *ROWS_FAULTS[fault]))
-    with pytest.raises((WrongResultError, LaunchError)):
-        check_places(run, config.integer("block_m"))
-
-
 def test_results_of_ping_pong_pass_through_shared_memory_each_its_own(
     emulated: EmulatedDevice,
 ) -> None:
@@ -148,40 +125,6 @@ def test_results_of_four_bytes_pass_through_shared_memory_in_all_kernels_with_ro
         assert not is_staged(of, small(of, emulated, parallel_split_k=1))
 
 
-STAGED_FAULTS = {
-    "lines that are not there yet": ("warp_barrier();\n            const isize", "const isize"),
-    "lines that others still read": (
-        "lines, rows);\n            warp_barrier();",
-        "lines, rows);",
-    ),
-    "another warp's lines": ("THREAD_ID / 32 * LINES_OF_WARP", "0"),
-    "a pair of other rows": ("eight + lane % 4 * 2", "eight + lane % 2 * 2"),
-    "half of the columns": ("piece_at(lines, lane / 4 + 8 * h", "piece_at(lines, lane / 4"),
-    "a scalar that is left out": ("to.alpha * scaled_by_power(from", "scaled_by_power(from"),
-    "barriers in place of lines": ("#define STAGED_AT (", "#define STAGED_AT (0 * "),
-}
-
-
-COLUMNS_FAULTS = {
-    "a row too few": ("if (row < rows && column", "if (row + 1 < rows && column"),
-    "a column too few": ("row < rows && column < columns", "row < rows && column + 1 < columns"),
-    "a C that is written unread": ("to.beta == 0 ? v : v + to.beta * *into", "v"),
-    "exponents of other rows": ("to.exponents_a[at_a]", "to.exponents_a[at_a - e]"),
-    "exponents of another column": ("to.exponents_b[j + 8 * h]", "to.exponents_b[at.j0]"),
-}
-
-
-@pytest.mark.parametrize("fault", COLUMNS_FAULTS)
-def test_the_emulator_finds_of_columns_in_shared_memory(
-    emulated: EmulatedDevice, fault: str
-) -> None:
-    of = variant("TN", FP16X3)
-    config = small(of, emulated, **promoted("fp16x3"))
-    run = Run(emulated, config, of, faulty(Wgmma, *COLUMNS_FAULTS[fault]))
-    with pytest.raises((WrongResultError, LaunchError)):
-        check_places(run, config.integer("block_m"))
-
-
 class FromRegisters(Wgmma):
     """Kernels that have no room in shared memory for results."""
 
@@ -202,13 +145,56 @@ def test_results_of_four_bytes_are_stored_from_registers_without_room(
     check_places(Run(emulated, config, of, FromRegisters()), config.integer("block_m"))
 
 
-@pytest.mark.parametrize("fault", STAGED_FAULTS)
+# By order of the operands and arithmetic: configs, and what the emulator finds of their kernels.
+FAULTY = {
+    ("TN", "f16"): {"block_m": 128, "instruction_m": 128, **STAYS},
+    ("TN", "fp16x3"): promoted("fp16x3"),
+    ("NN", "tf32"): ROWS,
+}
+FAULTS = {
+    ("TN", "f16"): {
+        "lines that are not there yet": ("warp_barrier();\n            const isize", "const isize"),
+        "lines that others still read": (
+            "lines, rows);\n            warp_barrier();",
+            "lines, rows);",
+        ),
+        "another warp's lines": ("THREAD_ID / 32 * LINES_OF_WARP", "0"),
+        "a pair of other rows": ("eight + lane % 4 * 2", "eight + lane % 2 * 2"),
+        "half of the columns": ("piece_at(lines, lane / 4 + 8 * h", "piece_at(lines, lane / 4"),
+        "a scalar that is left out": ("to.alpha * scaled_by_power(from", "scaled_by_power(from"),
+        "barriers in place of lines": ("#define STAGED_AT (", "#define STAGED_AT (0 * "),
+    },
+    ("TN", "fp16x3"): {
+        "a row too few": ("if (row < rows && column", "if (row + 1 < rows && column"),
+        "a column too few": ("rows && column < columns", "rows && column + 1 < columns"),
+        "a C that is written unread": ("to.beta == 0 ? v : v + to.beta * *into", "v"),
+        "exponents of other rows": ("to.exponents_a[at_a]", "to.exponents_a[at_a - e]"),
+        "exponents of another column": ("to.exponents_b[j + 8 * h]", "to.exponents_b[at.j0]"),
+    },
+    ("NN", "tf32"): {
+        "columns that are not there yet": ("group_barrier();\n            if", "if"),
+        "columns that others still read": (
+            "GROUP_ROWS), inside);\n            group_barrier();",
+            "GROUP_ROWS), inside);",
+        ),
+        "another group's columns": ("group * (GROUP / 32 * LINES_OF_WARP)", "0"),
+        "a row too few": (" && row < rows", " && row + 1 < rows"),
+        "a column too few": ("if (column < columns && row", "if (column + 1 < columns && row"),
+        "pieces of another column": ("% 4 * 2 + lane / 16", "% 4 * 2"),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault"), [(one, name) for one in FAULTS for name in FAULTS[one]]
+)
 def test_the_emulator_finds_of_results_in_shared_memory(
-    emulated: EmulatedDevice, fault: str
+    emulated: EmulatedDevice, kernel: tuple[str, str], fault: str
 ) -> None:
-    of = variant("TN", PLAIN["f16"])
-    config = small(of, emulated, block_m=128, instruction_m=128, **STAYS)
+    order, kind = kernel
+    of = variant(order, EVERY[kind])
+    config = small(of, emulated, **FAULTY[kernel])
+    assert is_staged(of, config)
+    run = Run(emulated, config, of, faulty(Wgmma, *FAULTS[kernel][fault]))
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, config, of, faulty(Wgmma, *STAGED_FAULTS[fault])).check(
-            Case(256, 260, 200, -2)
-        )
+        check_places(run, config.integer("block_m"))
