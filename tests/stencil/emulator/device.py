@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import math
+import mmap
 import shutil
 import subprocess
 import tempfile
@@ -24,8 +25,10 @@ from tilewright.stencil.table import MAP_BYTES, Table
 
 HERE = Path(__file__).parent
 
-# CUDA's own allocations are aligned so, and kernels look at it.
-ALIGNMENT = 256
+# What kernels ask of whole arrays; CUDA's own allocations begin at multiples of 256.
+ALIGNMENT = 16
+
+PAGE = mmap.PAGESIZE
 
 # Macros of our sources whose product is the number of blocks in a cluster.
 _CLUSTER = ("CLUSTER_K", "CLUSTER_M", "CLUSTER_N")
@@ -69,11 +72,17 @@ def _built(found: str) -> Path:
 
 
 class Memory:
-    """Host memory that poses as a device's; adding bytes gives what lies behind them."""
+    """Host memory that poses as a device's; adding bytes gives what lies behind them.
+
+    It ends at a page that nobody may touch, or `ALIGNMENT` bytes before.
+    """
 
     def __init__(self, size: int) -> None:
-        whole = np.zeros(size + ALIGNMENT, np.uint8)
-        self.bytes = whole[-whole.ctypes.data % ALIGNMENT :][:size]
+        whole = np.frombuffer(mmap.mmap(-1, -(-size // PAGE) * PAGE + PAGE), np.uint8)
+        end = whole.size - PAGE
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(whole.ctypes.data + end), PAGE, 0):
+            raise OSError("mprotect refuses a page")
+        self.bytes = whole[(end - size) // ALIGNMENT * ALIGNMENT :][:size]
         self.freed = False
 
     def __add__(self, offset: int) -> Memory:

@@ -1,4 +1,6 @@
 /* What lets threads run, and decides when: compiled once, for all kernels. */
+#include <signal.h>
+
 #include <algorithm>
 #include <random>
 
@@ -242,10 +244,30 @@ void run_blocks(std::mt19937 &random, int most)
     for (writes &w : now.left) apply(w);
 }
 
+/* Arrays end at pages that nobody may touch (device.py): who does ends there. */
+void touched(int)
+{
+    fault("an access outside every array");
+    leave(DONE);
+}
+
+struct watch {
+    struct sigaction before;
+    watch()
+    {
+        struct sigaction mine = {};
+        mine.sa_handler = touched;
+        mine.sa_flags = SA_NODEFER; /* the handler is left by a jump, and is there for the next */
+        sigaction(SIGSEGV, &mine, &before);
+    }
+    ~watch() { sigaction(SIGSEGV, &before, nullptr); }
+};
+
 }  // namespace
 
 const char *run(const launch &l, void (*body)(void **), void **arguments)
 {
+    const watch watching;
     now = machine{};
     now.body = body;
     now.arguments = arguments;

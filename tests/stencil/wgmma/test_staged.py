@@ -169,6 +169,9 @@ FAULTS = {
         "a column too few": ("rows && column < columns", "rows && column + 1 < columns"),
         "a C that is written unread": ("to.beta == 0 ? v : v + to.beta * *into", "v"),
         "exponents of other rows": ("to.exponents_a[at_a]", "to.exponents_a[at_a - e]"),
+        "columns that are outside": (" && column < columns", ""),
+        "exponents of rows that are outside": ("SCALED && at_a < to.m", "SCALED"),
+        "exponents of columns that are outside": ("SCALED && j + 8 * h < to.n", "SCALED"),
         "exponents of another column": ("to.exponents_b[j + 8 * h]", "to.exponents_b[at.j0]"),
     },
     ("NN", "tf32"): {
