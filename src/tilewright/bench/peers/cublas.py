@@ -83,7 +83,7 @@ def library_file() -> str:
 
 @dataclass(frozen=True)
 class Handle:
-    """A handle of cuBLAS on the legacy default stream of the current context, or another one."""
+    """A handle of cuBLAS, whose calls go to the stream that it was made for."""
 
     api: Any
     handle: Any
@@ -98,7 +98,7 @@ def blas_handle(workspace: int, stream: int = 0) -> Handle:
     workspace : int
         Bytes of CuPy's memory that it may use; 0: what it takes by itself.
     stream : int
-        The address of the stream that its calls go to.
+        The address of the stream that its calls go to; 0: the current context's legacy default one.
 
     Raises
     ------
