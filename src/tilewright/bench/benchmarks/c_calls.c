@@ -193,15 +193,15 @@ static int ascending(const void *x, const void *y)
 /* Median nanoseconds a call of each; who failed, or CALLS. */
 static int interleaved(const product *p, double median[CALLS])
 {
-    double times[CALLS][ROUNDS], longest = 1;
+    double times[CALLS][ROUNDS], shortest = BATCH_NS;
     for (int who = 0; who < CALLS; ++who) { /* chosen and loaded */
         if (batch(p, who, 1) < 0)
             return who;
         const double taken = batch(p, who, 2);
-        longest = taken > longest ? taken : longest;
+        shortest = taken < shortest ? taken : shortest;
     }
-    const double fitting = BATCH_NS / longest;
-    const int count = fitting < 1 ? 1 : fitting > MOST_CALLS ? MOST_CALLS : (int)fitting;
+    const double fitting = BATCH_NS / shortest;
+    const int count = fitting > MOST_CALLS ? MOST_CALLS : (int)(fitting + 0.5);
     const int rounds = count > 1 ? ROUNDS : 3;
     for (int round = 0; round < rounds; ++round)
         for (int who = 0; who < CALLS; ++who)

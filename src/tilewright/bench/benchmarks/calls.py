@@ -36,8 +36,8 @@ __all__ = [
     "ratio_table",
 ]
 
-# A batch takes about so long, so that the clock and the last wait count little: 2 ms; no more
-# calls than half of what a stream queues, and rounds enough for a median.
+# The fastest caller's batch takes about so long, so that the clock and the last wait count little:
+# 2 ms; no more calls than half of what a stream queues, and rounds enough for a median.
 BATCH_NS, MOST_CALLS, ROUNDS = 2_000_000, 500, 5
 
 # What cuBLAS's documentation asks for on Hopper is 32 MiB; more was faster in some cases.
@@ -178,8 +178,8 @@ def interleaved(cupy: Any, calls: Sequence[Call]) -> list[float]:
 
     for call in calls:  # chosen, loaded, laid out
         batch(call, 1)
-    longest = max(batch(call, 2) for call in calls)
-    count = max(1, min(MOST_CALLS, int(BATCH_NS / longest)))
+    shortest = min(batch(call, 2) for call in calls)
+    count = max(1, min(MOST_CALLS, round(BATCH_NS / shortest)))
     rounds = ROUNDS if count > 1 else 3
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
