@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.backend import BackendError, device
 from tilewright.backend.opencl.device import OpenCLDevice
+from tilewright.precision import precision
 from tilewright.serve.streamed import serve
 from tilewright.serve.streamed.schedule import Schedule, shares_of
 from tilewright.serve.streamed.tiling import Tiling
@@ -111,6 +113,14 @@ def test_what_is_no_fault_of_a_device_stops_all(contexts, monkeypatch):
         tw.gemm(a, b, device=contexts[:2], max_device_memory=28 << 10)
     assert "of 16 tiles" in caught.value.__notes__[0]
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("letter", "tile_by_tile"), [("d", True), ("z", True), ("e", False)])
+def test_pairs_of_doubles_are_copied_whole(letter, tile_by_tile):
+    request = SimpleNamespace(
+        limits=None, report=None, m=4096, n=4096, k=4096, precision=precision(letter)
+    )
+    assert serve.is_wanted(SimpleNamespace(backend="cuda"), request) == tile_by_tile
 
 
 def test_devices_are_named_once_and_several_do_what_they_can(contexts):

@@ -39,9 +39,14 @@ _PART_OF_FREE = 0.9
 
 
 def is_wanted(live: LiveDevice, request: Request) -> bool:
-    """Whether a product of arrays in the host's memory passes through a device tile by tile."""
+    """Whether a product of arrays in the host's memory passes through a device tile by tile.
+
+    Pairs of doubles do not: copies are a small part of the time that they take.
+    """
     if request.limits is not None:
         return True
+    if request.precision.parts > 1:
+        return False
     sizes = request.m * request.k + request.k * request.n + request.m * request.n
     large = sizes * request.precision.element_bytes >= _LEAST_BYTES
     return large and live.backend == "cuda" and request.report is None
@@ -140,7 +145,8 @@ def _multiply(
         raise ValueError("device is a list, for gemm; syrk and herk take one device: name one")
     if request.precision.parts > 1:
         raise ValueError(
-            "device is a list, for float32 to complex128, and these are DoubleDouble; name one"
+            "products tile by tile, on a list of devices or within limits, are of float32 to"
+            " complex128, and these are DoubleDouble; name one device and leave limits out"
         )
     device_limit, host_limit = request.limits or (None, None)
     transports = [_transport(one, host_limit, device_limit is None, after) for one in devices]
