@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from tests.tuning.measurement_examples import example
 from tilewright.backend import Kernel, device
 from tilewright.portfolio import choose, own_folder
 from tilewright.portfolio.find import own
-from tilewright.portfolio.portfolio import read_portfolio
+from tilewright.portfolio.portfolio import PortfolioError, read_portfolio
 from tilewright.portfolio.tuned import keep as keep_winner
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
@@ -150,6 +152,31 @@ def test_a_portfolio_that_cannot_be_read_is_set_aside_and_made_anew():
     assert (aside / "s.json").read_text() == "{"
     (aside / "s.json").write_text(whole)
     assert [one.config for one in read_portfolio(aside, "s").kernels] == [FIRST]
+
+
+def test_a_portfolio_stays_where_this_process_cannot_open_it_now(monkeypatch):
+    keep_winner(live(), won())
+
+    def refuse(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            keep_winner(live(), won(SECOND, SMALL))
+    assert list(kernels()) == [FIRST]
+
+
+@pytest.mark.parametrize("sizes", [[-1, 64, 64], [10**400, 64, 64]])
+def test_races_of_no_sizes_are_found_where_a_portfolio_is_read(sizes):
+    keep_winner(live(), won())
+    manifest = own_folder(KEY) / "s.json"
+    known, wrong = (f"[{','.join(map(str, x))}," for x in ([4096] * 3, sizes))
+    text = manifest.read_text()
+    assert known in text
+    manifest.write_text(text.replace(known, wrong))
+    with pytest.raises(PortfolioError, match=r"s\.json is no portfolio: won=.* are no sizes"):
+        read_portfolio(own_folder(KEY), "s")
 
 
 def test_what_was_built_here_stays_with_its_costs_modes_and_sources():

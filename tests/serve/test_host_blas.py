@@ -186,7 +186,9 @@ def test_tuned_kernels_serve_what_they_are_known_to_be_faster_at(monkeypatch, cp
 def test_blas_serves_where_times_cannot_be_read(monkeypatch, cpu, tuned):
     tuned(64, 1e6, 2e6)
     path = races._path(cpu.portfolio_key)
-    for damaged in ("", "{}", "[[1]]", json.dumps([["s", "NN", "x", 64, 64, 1]])):
+    endless = '[["s", "NN", 1e999, 64, 64, 5]]'
+    some = json.dumps([["s", "NN", "x", 64, 64, 1]])
+    for damaged in ("", "{}", "[[1]]", some, endless, "[" * 100_000):
         path.write_text(damaged)
         host_blas._raced.cache_clear()
         assert not is_launched(cpu, monkeypatch, 64, 64, 64)

@@ -156,6 +156,8 @@ def test_damage_inside_is_noticed_on_reading(path):
     "damage",
     [
         "UPDATE config SET parameters = ' block_k'",
+        "UPDATE config SET parameters = '[]'",
+        """UPDATE config SET parameters = '{"block_k": 1e999}'""",
         "UPDATE measurement SET status = 'weird'",
         "UPDATE measurement SET times_ns = 'x'",
         "UPDATE measurement SET reason = CAST(x'cfcf' AS TEXT)",

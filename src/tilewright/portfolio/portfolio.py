@@ -42,6 +42,9 @@ _LIMIT_BYTES = 1 << 28
 # Blocks that stay unpacked, a megabyte or less each: the instances of a kernel are wanted together.
 _KEPT_BLOCKS = 8
 
+# A block that two threads unpack at once is damaged for both.
+_unpacking = threading.Lock()
+
 # A block's kernels repeat each other's machine code; `lp` and `pb` say that instructions are 16
 # bytes long.
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24, "lc": 0, "lp": 4, "pb": 4}]
@@ -146,10 +149,6 @@ class Portfolio:
     def _unpacked(self) -> OrderedDict[str, _Block]:
         return OrderedDict()
 
-    @cached_property
-    def _lock(self) -> threading.Lock:
-        return threading.Lock()
-
     def machine_code(self, digest: str) -> bytes:
         """Return a cubin.
 
@@ -161,7 +160,7 @@ class Portfolio:
         code = self.codes.get(digest)
         if code is None or self.folder is None:
             raise PortfolioError(f"portfolio {self.name!r} has no machine code {digest[:12]}")
-        with self._lock:
+        with _unpacking:
             block = self._unpacked.get(code.block)
             if block is None:
                 block = self._unpacked[code.block] = _Block(self._packed(code.block))
@@ -241,7 +240,7 @@ def read_portfolio(folder: Path, name: str, *, trusted: bool = False) -> Portfol
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise PortfolioError(f"portfolio {name!r} cannot be read: {error.strerror}") from None
+        raise PortfolioError(f"portfolio {name!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise PortfolioError(f"{file} is no portfolio: it is no text") from None
     try:
@@ -267,6 +266,9 @@ def _portfolio(document: Any, name: str, folder: Path, trusted: bool) -> Portfol
     kernels: Sequence[PortfolioKernel] = KernelRows(document["kernels"])
     if not trusted:  # a kernel that is none is found now, not by a call
         kernels = tuple(kernels)
+        for sizes in (sizes for one in kernels for sizes in one.won):
+            if not all(0 <= side < 1 << 63 for side in sizes):
+                raise ValueError(f"won={sizes} are no sizes")
     capability, copying = document["compute_capability"], document.get("copying")
     return Portfolio(
         name,

@@ -78,7 +78,7 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
     Raises
     ------
     OSError
-        If the portfolio cannot be written.
+        If the portfolio cannot be read, though it is there, or written.
     """
     name = winner.problem.precision.portfolio
     folder = own_folder(live.portfolio_key, to_write=True)
@@ -86,6 +86,9 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
         try:
             before = read_portfolio(folder, name)
         except PortfolioError as problem:
+            unread = problem.__cause__
+            if isinstance(unread, OSError) and not isinstance(unread, FileNotFoundError):
+                raise unread from None  # which says nothing against what is there
             _set_aside(folder, name, problem)
             before = Portfolio(
                 name,

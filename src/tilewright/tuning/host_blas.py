@@ -59,7 +59,7 @@ def times(key: str) -> dict[Race, int]:
     try:
         rows = json.loads(_path(key).read_bytes())
         return {(str(p), str(t), int(m), int(n), int(k)): int(ns) for p, t, m, n, k, ns in rows}
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError):
         return {}
 
 

@@ -27,6 +27,11 @@ T = TypeVar("T")
 
 __all__ = ["Filters", "Pruned", "Store", "StoreError", "Summary", "default_path"]
 
+# What reading a row raises that none of our versions wrote: of other types, or too large a number.
+_DAMAGE = (
+    AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
 # Rows fetched at a time: memory stays constant, and no read transaction stays open
 # between pages, which would keep the write-ahead log from being folded in.
 _PAGE = 256
@@ -155,7 +160,7 @@ class Store:
         """Return what a row means; what none of our versions wrote there is damage."""
         try:
             return kind(row)
-        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+        except _DAMAGE as problem:
             raise StoreError(
                 f"store {self.path} is damaged ({problem}); move it away or put a copy back"
             ) from problem

@@ -88,12 +88,31 @@ def _cache(*times):
     return json.dumps({"tune_params_keys": ["x"], "cache": points})
 
 
+def _cache_of(values):
+    points = {str(at): {"x": x, "time": 1.0} for at, x in enumerate(values)}
+    return json.dumps({"tune_params_keys": ["x"], "cache": points})
+
+
+def _named(first, second):
+    points = {f"{x}": {first: x % 2, second: x // 2, "time": 1.0} for x in range(4)}
+    return json.dumps({"tune_params_keys": [first, second], "cache": points})
+
+
+def test_a_time_beyond_all_numbers_is_none(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(_cache(1.0, 2.0, 10**400))
+    (one,) = read_recordings(path)
+    assert np.isnan(one.seconds[2])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[]", "JSON, but no recorded space"),
         ("null", "JSON, but no recorded space"),
         (_cache(1.0), "one point only"),
+        (_named("a-b", "a.b"), "two parameters are 'a_b'"),
+        (_cache_of([1, "1"]), "repeats a value"),
         (_cache(1.0, 0.0), r'time 0 ms of {"x": 1} is none'),
         (_cache(-2.5, 1.0), r'time -2.5 ms of {"x": 0} is none'),
     ],

@@ -214,7 +214,10 @@ def _number(value: Any) -> float:
     """Return a JSON number; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floats
+        return math.nan
 
 
 def _numbers(values: Iterable[Any]) -> list[float]:
@@ -245,7 +248,10 @@ def _recording(
             raise RecordingError(
                 f"{path}: time {1e3 * time:g} ms of {json.dumps(point)} is none; give one above 0"
             )
-    parameters, codes, fixed = _encoded(points)
+    try:
+        parameters, codes, fixed = _encoded(points)
+    except ValueError as problem:
+        raise RecordingError(f"{path}: {problem}") from None
     if not parameters:
         raise RecordingError(f"{path}: has a problem with one point only; give a file with more")
     last: dict[tuple[int, ...], int] = {}
@@ -274,8 +280,14 @@ def _encoded(
 
     A number that a point does not name is `UNNAMED`, below all others: our stores leave out what
     goes without saying.
+
+    Raises
+    ------
+    ValueError
+        If two parameters, or two values of one, are spelled alike here.
     """
-    parameters, columns = [], []
+    parameters: list[Parameter] = []
+    columns: list[list[int]] = []
     fixed: dict[str, Value] = {}
     for name in dict.fromkeys(key for point in points for key in point):
         values = [_plain(point.get(name, UNNAMED)) for point in points]
@@ -286,7 +298,12 @@ def _encoded(
             continue
         code = {value: at for at, value in enumerate(distinct)}
         columns.append([code[value] for value in values])
-        parameters.append(_parameter(name, distinct))
+        parameter = _parameter(name, distinct)
+        if any(parameter.name == other.name for other in parameters):
+            raise ValueError(
+                f"two parameters are {parameter.name!r} where signs are underscores; rename one"
+            )
+        parameters.append(parameter)
     return parameters, np.array(columns).T, fixed
 
 
