@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -11,6 +12,7 @@ from tests.disks import fill, small_disk
 from tests.tuning.test_faults import run
 from tilewright.backend import DeviceFailedError, DeviceLostError, HostError, OutOfMemoryError
 from tilewright.backend.cuda.driver import error_of
+from tilewright.tuning import process
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.process import WorkerProcess, WorkerSettings
 from tilewright.tuning.runner import TuningError
@@ -98,6 +100,28 @@ def test_a_worker_that_cannot_start_again_ends_the_run():
             worker.restart()
     finally:
         worker.kill()
+
+
+def test_a_worker_that_never_has_its_device_ends_the_run(monkeypatch, tmp_path):
+    (tmp_path / "asleep.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(process, "START_SECONDS", 0.5)
+    worker = WorkerProcess(WorkerSettings("opencl:0", 4.0, modules=("asleep",)))
+    with pytest.raises(RuntimeError, match=r"could not start: no answer within 0\.5 s"):
+        worker.restart()
+
+
+def test_nothing_stays_open_of_a_worker_that_no_process_is_made_for(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    worker = WorkerProcess(WorkerSettings("opencl:0", 4.0))
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(OSError, match="temporarily unavailable"):
+            worker.start()
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_nothing_is_left_of_a_killed_worker(tmp_path, monkeypatch):

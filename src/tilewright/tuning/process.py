@@ -133,22 +133,27 @@ class WorkerProcess:
             "timeline": is_recording(),
             "parent": os.getpid(),
         }
-        self._process = subprocess.Popen(  # noqa: S603  # our own module, no shell
-            [sys.executable, "-m", "tilewright.tuning.worker", json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            pass_fds=(theirs,),
-            # Where this process has temporary ones, theirs are the same.
-            env={
-                **os.environ,
-                **ONE_BLAS_THREAD,
-                "TILEWRIGHT_CACHE_DIR": str(cache_dir()),
-                "TILEWRIGHT_DATA_DIR": str(data_dir(to_write=True)),
-            },
-            start_new_session=True,  # so that whatever it starts dies with it
-        )
-        os.close(theirs)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own module, no shell
+                [sys.executable, "-m", "tilewright.tuning.worker", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=(theirs,),
+                # Where this process has temporary ones, theirs are the same.
+                env={
+                    **os.environ,
+                    **ONE_BLAS_THREAD,
+                    "TILEWRIGHT_CACHE_DIR": str(cache_dir()),
+                    "TILEWRIGHT_DATA_DIR": str(data_dir(to_write=True)),
+                },
+                start_new_session=True,  # so that whatever it starts dies with it
+            )
+        except BaseException:  # no process that `kill` would close them with
+            self._close()
+            raise
+        finally:
+            os.close(theirs)
         self._greeted = False
         self._pending = b""
         self._compiles_in = roomy_directory()
@@ -219,16 +224,21 @@ class WorkerProcess:
     def restart(self) -> None:
         """Start a new process and wait until it has the device.
 
+        One that the machine kills meanwhile is started again by the next request.
+
         Raises
         ------
         RuntimeError
-            If it cannot be started.
+            If it cannot be started, or has no device in `START_SECONDS`.
         """
         self.start()
         self._seconds = START_SECONDS
         self._deadline = time.monotonic() + START_SECONDS
+        answer = None
         while not self._greeted and self._process is not None:
-            self.poll(bool(select.select([self._answers], [], [], 1.0)[0]))
+            answer = self.poll(bool(select.select([self._answers], [], [], 1.0)[0]))
+        if answer is not None and answer.status == Status.TIMEOUT:
+            raise RuntimeError(f"the tuning worker could not start: {answer.reason}")
 
     def kill(self) -> None:
         """End the process and everything it started, now."""
@@ -241,9 +251,14 @@ class WorkerProcess:
                 self._process.stdin.close()
         self._process.wait()
         remove_directories_of(self._process.pid, prefix=PREFIX)
+        self._process = None
+        self._close()
+
+    def _close(self) -> None:
+        """Close what a process answers and complains by."""
         os.close(self._answers)
         self._errors.close()
-        self._process, self._answers, self._errors = None, -1, None
+        self._answers, self._errors = -1, None
 
     @staticmethod
     def kill_all(workers: Sequence[WorkerProcess]) -> None:
