@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,6 +62,10 @@ class Decision:
     """
 
     def __init__(self) -> None:
+        self._reading = threading.Lock()  # of whichever thread asks first
+        self._forget()
+
+    def _forget(self) -> None:
         self._live: LiveDevice | None = None
         self._memory: Any = None
         self._event: Event | None = None
@@ -74,7 +79,7 @@ class Decision:
     def begin(self, accuracy: str) -> None:
         """Forget an earlier call; say what serves if nothing else is told."""
         self.words()
-        self.__init__()  # type: ignore[misc]  # the same as a new one
+        self._forget()
         if accuracy == "ieee":
             self._reason = "accuracy is 'ieee'"
 
@@ -97,15 +102,16 @@ class Decision:
 
     def words(self) -> NDArray[np.int32] | None:
         """Return what the guard left, once the device is done; None where the host decided."""
-        if self._words is None and self._live is not None:
-            words = np.empty(DECISION_WORDS, np.int32)
-            assert self._event is not None
-            self._event.wait()
-            self._live.download(self._memory, words)
-            self._unread.detach()
-            _spare.setdefault(self._live, []).append(self._memory)
-            self._words, self._live, self._memory, self._event = words, None, None, None
-        return self._words
+        with self._reading:
+            if self._words is None and self._live is not None:
+                words = np.empty(DECISION_WORDS, np.int32)
+                assert self._event is not None
+                self._event.wait()
+                self._live.download(self._memory, words)
+                self._unread.detach()
+                _spare.setdefault(self._live, []).append(self._memory)
+                self._words, self._live, self._memory, self._event = words, None, None, None
+            return self._words
 
     @property
     def variant(self) -> str:

@@ -29,7 +29,7 @@ from numpy.lib.stride_tricks import as_strided
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.portfolio.choose import choose
-from tilewright.portfolio.find import on_reload, own
+from tilewright.portfolio.find import generation, own
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
 from tilewright.serve.host_products import (
@@ -103,7 +103,7 @@ def at_once(
     x = a if trans_a == "N" else a.T if real else operand(a, trans_a)
     y = b if trans_b == "N" else b.T if real else operand(b, trans_b)
     (m, k), (terms, n) = x.shape, y.shape
-    least = _least_of_kernels(find_device(device), precision.letter)
+    least = _least_of_kernels(find_device(device), precision.letter, generation())
     if k != terms or not 0 < m * n * k < least:
         return None
     if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
@@ -173,7 +173,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
     precision = request.precision
     if not _serves or live.spec.kind != "cpu" or precision.letter not in PRECISIONS:
         return False
-    least = _least_of_kernels(live, precision.letter)
+    least = _least_of_kernels(live, precision.letter, generation())
     if request.m * request.n * request.k >= least and _kernel_is_faster(
         live, _as_kernels_see(request)[0]
     ):
@@ -232,8 +232,9 @@ def left_out() -> Iterator[None]:
 # -- which serves --------------------------------------------------------------------------
 
 
+# Of a `generation()` of portfolios, as what a call read before a reload says nothing afterwards.
 @lru_cache(maxsize=64)
-def _least_of_kernels(live: LiveDevice, letter: str) -> float:
+def _least_of_kernels(live: LiveDevice, letter: str, seen: int) -> float:
     """Return the least m n k at which a kernel may be faster: of any race; 0 on a GPU."""
     if live.spec.kind != "cpu":
         return 0
@@ -249,7 +250,7 @@ def _kernel_is_faster(live: LiveDevice, problem: Problem) -> bool:
     products are hardly faster, by either.
     """
     kernel = choose(live, problem).kernel
-    times = _raced(live.portfolio_key)
+    times = _raced(live.portfolio_key, generation())
     letter, sides = problem.precision.letter, (problem.m, problem.n, problem.k)
     known = [
         (math.prod(sizes), ns, times[letter, problem.trans, *sizes])
@@ -264,15 +265,11 @@ def _kernel_is_faster(live: LiveDevice, problem: Problem) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _raced(key: str) -> dict[Race, int]:
+def _raced(key: str, seen: int) -> dict[Race, int]:
     """Return BLAS's times in races; read once, as portfolios are."""
     from tilewright.tuning.host_blas import times
 
     return times(key)
-
-
-on_reload(_least_of_kernels.cache_clear)
-on_reload(_raced.cache_clear)
 
 
 def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:

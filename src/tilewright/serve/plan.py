@@ -113,12 +113,12 @@ class Plan:
             laid.add(kernel.handle, launch, arguments)
         self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
         self.native = _native(device, laid)
+        weakref.finalize(self, core().tilewright_plan_free, self.native).atexit = False
         if repeats:
             flat = (ctypes.c_int64 * (4 * len(repeats)))(*(x for one in repeats for x in one))
             native = ctypes.c_void_p(self.native)
             if not core().tilewright_plan_repeat(native, flat, len(repeats)):
                 raise MemoryError
-        weakref.finalize(self, core().tilewright_plan_free, self.native).atexit = False
 
     @property
     def bytes(self) -> int:
