@@ -247,6 +247,7 @@ def test_sums_go_along_an_axis():
     assert (x.sum(axis=0) == x.hi.sum(axis=0)).all()
     assert (x.sum(axis=1) == x.hi.sum(axis=1)).all()
     assert tw.DoubleDouble(np.zeros((0, 3))).sum(axis=0).shape == (3,)
+    assert tw.DoubleDouble(np.zeros(0, complex)).sum().is_complex
 
 
 @pytest.mark.parametrize("value", [[1.5, "0.1"], [1 + 2j, 3j]])

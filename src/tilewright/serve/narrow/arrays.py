@@ -188,7 +188,7 @@ class ExportedArrays:
 
     @property
     def memory(self) -> Memory | None:
-        """Return none: whose arrays they are, nobody knows."""
+        """Return None: no allocator is known of these arrays' library."""
         return None
 
 

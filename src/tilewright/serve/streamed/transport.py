@@ -115,7 +115,7 @@ class InOrder:
         raise AssertionError(shape)
 
     def splits(self, request: Any) -> bool:
-        """Whether it splits operands into parts: no."""
+        """Return False: operands pass whole."""
         return False
 
     def split(self, *about: Any) -> Event:

@@ -122,7 +122,8 @@ class Pairs(Storage):
         axis %= x.ndim
         before = (slice(None),) * axis
         if x.shape[axis] == 0:
-            return x._like(np.zeros(x.shape[:axis] + x.shape[axis + 1 :]))
+            kind = complex if x.is_complex else float
+            return x._like(np.zeros(x.shape[:axis] + x.shape[axis + 1 :], kind))
         while x.shape[axis] > 1:
             half = x.shape[axis] // 2
             total = x[(*before, slice(0, half))] + x[(*before, slice(half, 2 * half))]
