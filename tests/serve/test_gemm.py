@@ -15,7 +15,7 @@ import tilewright as tw
 from tests.portfolio.examples import forget
 from tilewright.backend import devices
 from tilewright.precision import PRECISIONS
-from tilewright.serve import host_blas
+from tilewright.serve import host_blas, warm
 from tilewright.tuning.verify import error_bound
 
 DEVICES = [d.id for d in devices()]
@@ -417,3 +417,11 @@ def test_what_is_interrupted_writes_no_memory_afterwards(cpu, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 tw.gemm(a, b, c, device=cpu)
             assert (c == 6 * n).all()
+
+
+@pytest.mark.parametrize("accuracy", ["L0:ieee", "fp64:1048576"])
+def test_names_by_which_other_calls_are_known_are_no_accuracies(monkeypatch, accuracy):
+    monkeypatch.setitem(warm.looks, np.ndarray, lambda *_: "what another call computed")
+    a = np.ones((3, 3))
+    with pytest.raises(ValueError, match=f"accuracy='{accuracy}'"):
+        tw.gemm(a, a, accuracy=accuracy)

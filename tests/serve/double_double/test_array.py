@@ -135,6 +135,27 @@ def test_bad_input_is_refused(value, lo, message):
         tw.DoubleDouble(value, lo)
 
 
+class Foreign:
+    """Another library's array in the host's memory, with types of its own."""
+
+    dtype = "torch.float64"
+
+    def __init__(self, x):
+        self._x = x
+
+    def __dlpack__(self, **how):
+        return self._x.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self._x.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
+def test_other_libraries_arrays_in_the_hosts_memory_are_read(dtype):
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    assert (tw.DoubleDouble(Foreign(x)) == tw.DoubleDouble(x)).all()
+
+
 def test_words_are_used_as_they_are():
     words = np.zeros((3, 4, 2))
     x = tw.DoubleDouble.of_words(words)

@@ -15,6 +15,9 @@ from tilewright.serve.checks import refuse_masked
 
 __all__ = ["Words", "floats", "of_pairs", "side_by_side", "words_of"]
 
+# DLPack's kDLCPU.
+_HOST = 1
+
 # Words as they lie in memory, and whether elements are complex.
 Words = tuple[Any, bool]
 
@@ -56,6 +59,8 @@ def words_of(value: Any) -> Words:
     """Return what `DoubleDouble(value)` says."""
     refuse_masked(value)
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray | np.generic):
+        if value.__dlpack_device__()[0] == _HOST:  # PyTorch's and JAX's
+            return words_of(np.from_dlpack(value))
         if value.dtype != np.float64:  # CuPy's, say
             raise ValueError(f"value has dtype {value.dtype}; give float64")
         return side_by_side([(value, namespace_of(value).zeros_like(value))])
