@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.portfolio.examples import EVERY_MODE, kernel, write
 from tilewright.backend import BackendError
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.portfolio import measure
@@ -94,6 +95,52 @@ def test_a_stencil_for_some_problems_is_timed_on_each_of_their_kinds(live, monke
         monkeypatch.setitem(measure.KINDS, name, noted)
     measure.measure_family(live, "bf16", "skinny", 1, 0, 0.0)
     assert set(drawn) == {"short", "layers", "any", "thin"}
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_portfolios_kernels_are_timed_on_shapes_in_the_modes_that_serve(
+    live, monkeypatch, tmp_path, copied
+):
+    """Of copies on those shapes alone whose columns are not aligned as copies' are."""
+    ran = []
+
+    class Workload:
+        def __init__(self, live, problem, memory):
+            self.problem = problem
+
+        def run(self, code, family, config):
+            ran.append((self.problem, config, code))
+            return 1000
+
+    monkeypatch.setattr(measure, "Workload", Workload)
+    live.load = lambda code, cubin: code.symbol
+    square = Problem(4096, 4096, 4096, "s")
+    turned = Problem(4096, 4096, 4096, "s", Trans.T, Trans.N)
+    short = kernel(square, name="skinny")
+    everywhere = [kernel(one, modes=EVERY_MODE) for one in (square, turned)]
+    portfolio = write(tmp_path, [*everywhere, short, kernel(square, modes=())])
+    told = []
+    found = measure.measure(
+        live, portfolio, "s", 9, 0, 60.0, lambda *of: told.append(of), copied=copied
+    )
+    assert found.get("copied", False) == copied
+    drawn = [Problem(*sides, "s") for sides in islice(KINDS["any"](0, PRECISIONS["s"]), 9)]
+    timed = [x for x in drawn if not copied or with_aligned_operands(x) != x]
+    assert 0 < len(timed) <= len(drawn)
+    assert list(found["cases"]) == ["NN", "TN"]
+    case = found["cases"]["NN"]
+    assert case["shapes"] == [[x.m, x.n, x.k] for x in timed]
+    assert [one.get("stencil") for one in case["configs"]] == [None, "skinny"]
+    for x, (ns, of_short) in zip(timed, case["ns"], strict=True):
+        assert ns == 1000
+        assert of_short == (1000 if short.geometry.takes(x) else None)
+    seen = {with_aligned_operands(x) if copied else x for x in timed}
+    assert {x for x, *_ in ran if x.trans_a == Trans.N} == seen
+    for x, config, code in ran:
+        if config == everywhere[0].config:
+            assert code == f"gemm_{everywhere[0].geometry.mode(x)}"
+    assert told[-1][1] == 18
+    assert len(told) == sum(len(one["shapes"]) for one in found["cases"].values())
 
 
 def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live, monkeypatch):

@@ -94,40 +94,57 @@ def measure(
     memory = matrices(live, of, seed)
     try:
         for number, variant in enumerate(variants):
+
+            def tell(done: int, before: int = number * len(shapes)) -> None:
+                observer(before + done, len(variants) * len(shapes))
+
+            drawn = [Problem(*x, of, variant.trans_a, variant.trans_b) for x in shapes]
             # Those for batches alone are timed on these.
             kernels = [one for one in portfolio.of_variant(variant) if one.modes]
-            # All before any is timed: loading machine code delays launches around it.
-            loaded = {
-                digest: live.load(portfolio.codes[digest], portfolio.machine_code(digest))
-                for one in kernels
-                for digest in one.modes.values()
-            }
-            found: dict[str, Any] = {"shapes": [], "configs": [], "ns": [], "won": []}
-            for one in kernels:  # of whichever stencil, where it is not the first one's
-                family = one.config.stencil
-                first = portfolio.kernels[0].config.stencil
-                named = {} if family == first else {"stencil": family}
-                found["configs"].append(named | dict(one.config))
-            for done, sides in enumerate(shapes):
-                if time.monotonic() >= until:
-                    break
-                problem = Problem(*sides, of, variant.trans_a, variant.trans_b)
-                if copied:
-                    given, problem = problem, with_aligned_operands(problem)
-                    if problem == given:
-                        continue
-                workload = Workload(live, problem, memory)
-                found["shapes"].append(list(sides))
-                found["ns"].append(
-                    interleaved_medians([_timer(one, workload, loaded) for one in kernels])
-                )
-                observer(number * len(shapes) + done + 1, len(variants) * len(shapes))
+            found = _times(live, portfolio, kernels, drawn, memory, until, tell, copied=copied)
             cases[f"{variant.trans_a}{variant.trans_b}"] = found
     finally:
         for handle in memory.values():
             live.free(handle)
     made = document(live, letter, portfolio.kernels[0].config.stencil, cases)
     return made | {"copied": True} if copied else made
+
+
+def _times(
+    live: CUDADevice,
+    portfolio: Portfolio,
+    kernels: Sequence[PortfolioKernel],
+    problems: Sequence[Problem],
+    memory: Mapping[str, Any],
+    until: float,
+    tell: Callable[[int], None],
+    *,
+    copied: bool,
+) -> dict[str, Any]:
+    """Return times of kernels of a variant, those of another stencil than the portfolio's named."""
+    # All before any is timed: loading machine code delays launches around it.
+    loaded = {
+        digest: live.load(portfolio.codes[digest], portfolio.machine_code(digest))
+        for one in kernels
+        for digest in one.modes.values()
+    }
+    usual = portfolio.kernels[0].config.stencil
+    configs: list[dict[str, Any]] = []
+    for one in kernels:
+        family = one.config.stencil
+        configs.append(({"stencil": family} if family != usual else {}) | dict(one.config))
+    found: dict[str, Any] = {"shapes": [], "configs": configs, "ns": [], "won": []}
+    for done, given in enumerate(problems, 1):
+        if time.monotonic() >= until:
+            break
+        problem = with_aligned_operands(given) if copied else given
+        if copied and problem == given:
+            continue
+        workload = Workload(live, problem, memory)
+        found["shapes"].append([given.m, given.n, given.k])
+        found["ns"].append(interleaved_medians([_timer(one, workload, loaded) for one in kernels]))
+        tell(done)
+    return found
 
 
 def document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
@@ -197,8 +214,7 @@ def measure_family(
         If a kernel leaves the device unusable for this process.
     """
     family, of = stencil(name), precision(letter)
-    memory = matrices(live, of, seed)
-    until, rounds = time.monotonic(), 1 if sifted else RUNS
+    memory, rounds = matrices(live, of, seed), 1 if sifted else RUNS
     timed: dict[str, _Timed] = {}
     try:
         with compiling_ahead(live.arch) as ahead:
@@ -215,28 +231,9 @@ def measure_family(
                 one.draw(count, seed, copied=not unaligned, in_turn=not sifted)
                 timed[f"{a}{b}"] = one
             sifts = sifted and any(len(one.configs) > _KEPT for one in timed.values())
-            pairs = len(timed)
             for one in timed.values():
                 one.compile(ahead, plain_alone=sifts)
-            # What is timed next compiles meanwhile.
-            stages = [(True, _SIFTING), (False, 1 - _SIFTING)] if sifts else [(False, 1.0)]
-            for sifting, share in stages:
-                for trans, one in tuple(timed.items()):
-                    if not one.load():
-                        warnings.warn(
-                            f"{name} {letter} {trans}: the compiler or the device refused all of"
-                            f" {len(one.configs)} configs; nothing of it is timed",
-                            RuntimeWarning,
-                            stacklevel=2,
-                        )
-                        del timed[trans]
-                        continue
-                    until = max(until, time.monotonic()) + seconds * share / pairs
-                    if sifting:
-                        one.sift(until)
-                        one.compile(ahead)
-                    else:
-                        one.time(until, rounds)
+            _time_by_turns(timed, ahead, seconds, rounds, sifts=sifts)
     finally:
         for handle in memory.values():
             live.free(handle)
@@ -245,11 +242,46 @@ def measure_family(
     return document(live, letter, name, cases) | {"method": method}
 
 
+def _time_by_turns(
+    timed: dict[str, _Timed],
+    ahead: Callable[[Source], Callable[[], bool]],
+    seconds: float,
+    rounds: int,
+    *,
+    sifts: bool,
+) -> None:
+    """Sift, where that is wanted, and time; what is timed next compiles meanwhile.
+
+    Each has the same part of the seconds.  What compiler or device refused altogether is left out.
+    """
+    until, pairs = time.monotonic(), len(timed)
+    stages = [(True, _SIFTING), (False, 1 - _SIFTING)] if sifts else [(False, 1.0)]
+    for sifting, share in stages:
+        for trans, one in tuple(timed.items()):
+            if not one.load():
+                warnings.warn(
+                    f"{one.name} {trans}: the compiler or the device refused all of"
+                    f" {len(one.configs)} configs; nothing of it is timed",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+                del timed[trans]
+                continue
+            until = max(until, time.monotonic()) + seconds * share / pairs
+            if sifting:
+                one.sift(until)
+                one.compile(ahead)
+            else:
+                one.time(until, rounds)
+
+
 class _Timed:
     """Times of a stencil's configs in one variant.
 
     Attributes
     ----------
+    name : str
+        Of the stencil, and its precision.
     configs : list of Config
         What is timed.
     """
@@ -263,6 +295,7 @@ class _Timed:
         memory: Mapping[str, Any],
         observer: Callable[[], None],
     ) -> None:
+        self.name = f"{family.name} {variant.precision.letter}"
         self.configs = configs
         self._observer = observer
         self._live, self._family, self._variant = live, family, variant
