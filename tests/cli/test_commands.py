@@ -385,6 +385,14 @@ def test_solve(files, capsys, tmp_path):
     assert json.loads(out(capsys))["accepted"]
 
 
+def test_what_solves_nothing_is_not_written(files, capsys):
+    np.save("a.npy", np.full((4, 4), np.nan))
+    np.save("b.npy", np.ones(4))
+    assert run(["solve", "a.npy", "b.npy", "-o", "x.npy"]) == 1
+    assert "is not below 16; x.npy is not written" in capsys.readouterr().err
+    assert not Path("x.npy").exists()
+
+
 def test_tune_then_tune_again(capsys):
     command = ["tune", "--size", "64", "--budget", "1s", "--strategy", "random", "--json"]
     assert run(command) == 0

@@ -6,6 +6,8 @@ The oracle is a product in a wider format; the error is judged componentwise aga
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -425,3 +427,18 @@ def test_names_by_which_other_calls_are_known_are_no_accuracies(monkeypatch, acc
     a = np.ones((3, 3))
     with pytest.raises(ValueError, match=f"accuracy='{accuracy}'"):
         tw.gemm(a, a, accuracy=accuracy)
+
+
+@pytest.mark.parametrize("letter", "sdz")
+@pytest.mark.parametrize("scalar", [Decimal("1e400"), np.longdouble("1e400"), Decimal("-1e999")])
+def test_scalars_that_only_longer_formats_have_are_refused(letter, scalar):
+    a = np.eye(2, dtype=PRECISIONS[letter].dtype)
+    for name in ("alpha", "beta"):
+        with pytest.raises(ValueError, match=f"{name}=.* is beyond {PRECISIONS[letter].real_name}"):
+            tw.gemm(a, a, a.copy(), **{name: scalar})
+
+
+@pytest.mark.parametrize("scalar", [np.inf, np.float32(np.inf), Decimal("Infinity"), -np.inf])
+def test_infinite_scalars_are_numbers(scalar):
+    a = np.ones((2, 2), "f4")
+    assert (tw.gemm(a, a, alpha=scalar) == float(scalar)).all()

@@ -236,7 +236,7 @@ def _show_beside(row: dict[str, Any], result: TuningResult) -> None:
 
     lines = []
     rates = row["flops_per_second"]
-    for name, label in (("tilewright", "tw.gemm, tuned"), ("numpy", f"NumPy {numpy_version}")):
+    for name, label in (("tilewright", "the tuned kernel"), ("numpy", f"NumPy {numpy_version}")):
         taken = f"{1e3 * median(row['seconds'][name]):.2f} ms"
         eta = f"{row['errors'][name]['eta']:.1e}"
         lines.append((label, taken, gigaflops(rates[name]), eta))

@@ -57,14 +57,17 @@ def command(
     if output is not None:
         check_suffix(output, hasattr(matrix, "words"))
     solution, facts = solve_timed(matrix, right, device)
-    if output is not None:
+    if output is not None and facts["accepted"]:
         save(output, solution)
     if json:
         emit_json(facts)
     else:
         say(describe(facts))
     if not facts["accepted"]:
-        raise ArithmeticError(f"scaled residual {facts['residual']:.3g} is not below {ACCEPTED:g}")
+        unwritten = "" if output is None else f"; {output} is not written"
+        raise ArithmeticError(
+            f"scaled residual {facts['residual']:.3g} is not below {ACCEPTED:g}{unwritten}"
+        )
 
 
 def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:

@@ -100,7 +100,10 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
             ) from None
         except (TypeError, ValueError):
             raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
-        if precision.largest < max(abs(number.real), abs(number.imag)) < math.inf:
+        size = max(abs(number.real), abs(number.imag))
+        # A longer format's number may have become infinite just now.
+        beyond = math.isinf(size) and not isinstance(value, float | complex) and value != number
+        if beyond or precision.largest < size < math.inf:
             raise ValueError(
                 f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
             )

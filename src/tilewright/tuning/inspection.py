@@ -130,8 +130,9 @@ def inspect_config(
     device = architecture_spec(arch)
     if not family.computes(variant):
         raise ValueError(f"stencil={family.name!r} has no {asked.precision.name}; leave it out")
-    if family.only_on and not family.suits(device):
-        raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {family.only_on}")
+    if not family.suits(device):
+        other = family.only_on or "another; kernels of a CPU have no machine code that is read here"
+        raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {other}")
     space = schedule_space(family, variant, device, proved(arch))
     values, stored_mode = config_and_mode(family.name, config or {})
     mode = stored_mode if mode is None else mode
