@@ -48,8 +48,10 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     elif precision.letter in "dz":
         known = ("ieee", "fp64")
     if accuracy not in known:
+        more = f", or on a device {INVARIANT}" if precision.parts == 1 else ""
         raise ValueError(
-            f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"
+            f"accuracy={accuracy!r} is unknown for {precision.name};"
+            f" use one of {', '.join(known)}{more}"
         )
     if accuracy != "fast":
         return precision

@@ -171,9 +171,13 @@ class DoubleDouble(Pairs):
         from zipfile import BadZipFile
 
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as words:
+            with open(path, "rb") as file:
+                words = np.load(file, allow_pickle=False)
+                if not isinstance(words, np.lib.npyio.NpzFile):
+                    raise ValueError("it holds one array")
+                for name in ("hi", "lo"):
+                    if name not in words:
+                        raise ValueError(f"it has no {name}")
                 return cls(words["hi"], words["lo"])
-        except (
-            KeyError, ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error
-        ) as problem:  # fmt: skip
+        except (ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error) as problem:
             raise ValueError(f"{path} is not a double-double .npz file: {problem}") from None

@@ -280,8 +280,10 @@ def test_files_hold_both_words(tmp_path, value):
     np.savez(tmp_path / "y.npz", hi=np.zeros(3))
     np.savez(tmp_path / "z.npz", hi=np.array([object()]), lo=np.zeros(1))
     (tmp_path / "t.npz").write_text("no archive")
-    for name in "yzt":
-        with pytest.raises(ValueError, match=r"is not a double-double \.npz file"):
+    with open(tmp_path / "a.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    for name, why in (("y", "it has no lo"), ("z", ""), ("t", ""), ("a", "it holds one array")):
+        with pytest.raises(ValueError, match=rf"is not a double-double \.npz file: {why}"):
             tw.DoubleDouble.load(tmp_path / f"{name}.npz")
 
 
