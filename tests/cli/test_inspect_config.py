@@ -137,7 +137,8 @@ def test_wrong_usage_is_one_line(
 def test_an_unknown_id_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     Store(tmp_path / "s.sqlite").close()
     assert run(["inspect", "beef1234", "--store", str(tmp_path / "s.sqlite")]) == 1
-    assert "no stored config's id begins with 'beef1234'" in capsys.readouterr().err
+    told = "no stored config's id begins with 'beef1234'; tilewright db show NUMBER has a result's"
+    assert told in capsys.readouterr().err
 
 
 @needs_compiler

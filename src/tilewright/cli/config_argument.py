@@ -186,7 +186,9 @@ def _from_store(prefix: str, store: Path | None) -> Wanted:
     with Store(store, create=store is None) as opened:
         measured = opened.configs(prefix)
     if not measured:
-        raise RuntimeError(f"no stored config's id begins with {prefix!r}; see: tilewright db list")
+        raise RuntimeError(
+            f"no stored config's id begins with {prefix!r}; tilewright db show NUMBER has a result's"
+        )
     found = [
         Wanted(
             dict(one.config),
