@@ -123,6 +123,9 @@ def test_named_accuracies_are_ieee_arithmetic_and_say_so(blas, accuracy):
     assert np.array_equal(got, tw.gemm(a, a, device=blas))
     assert told.variant == "ieee"
     assert "no tensor cores" in told.reason
+    assert told.reason.endswith("; NumPy's BLAS computed it")
+    tw.gemm(a, a, report=told, device=blas)
+    assert told.reason == "accuracy is 'ieee'; NumPy's BLAS computed it"
 
 
 def test_schemes_and_double_double_are_launched(blas):
