@@ -187,7 +187,8 @@ def _from_store(prefix: str, store: Path | None) -> Wanted:
         measured = opened.configs(prefix)
     if not measured:
         raise RuntimeError(
-            f"no stored config's id begins with {prefix!r}; tilewright db show NUMBER has a result's"
+            f"no stored config's id begins with {prefix!r};"
+            " tilewright db show NUMBER has a result's"
         )
     found = [
         Wanted(
