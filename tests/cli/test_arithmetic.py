@@ -106,8 +106,6 @@ def test_the_loop_is_printed_line_by_line(capsys, name, mnemonic):
         ("inspect default --arithmetic bf16", "arithmetic='bf16' is unknown"),
         ("inspect default --precision bf16 --arch sm_80", "arch='sm_80' lacks what wgmma takes"),
         ("inspect default --precision bf16 --stencil packed", "stencil='packed' has no BF16 GEMM"),
-        ("inspect default --stencil packed", "packed takes; use another; kernels of a CPU have no"),
-        ("inspect default --stencil simt_async --arch sm_75", "arch='sm_75' lacks what simt_async"),
         ("inspect x.cubin --arithmetic bf16x6", "arithmetic='bf16x6' is for a config"),
         ("bound --arithmetic tf32 --device h100", "arithmetic='tf32' is unknown"),
     ],

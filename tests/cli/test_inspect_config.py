@@ -14,11 +14,13 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.cli.app import run
 from tilewright.cli.config_argument import is_cubin, wanted_config
+from tilewright.hardware.catalogue import catalogue_device
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.sass import read_cubin
 from tilewright.space import Config
 from tilewright.stencil import Mode, Variant
+from tilewright.stencil.packed import Packed
 from tilewright.stencil.portable import Portable
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.store import Store
@@ -132,6 +134,17 @@ def test_wrong_usage_is_one_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_a_stored_config_of_a_cpu_is_refused_as_one(capsys, tmp_path: Path) -> None:
+    """Whatever it has that a GPU's would not."""
+    of = Variant(PRECISIONS["s"], Trans.N, Trans.N)
+    cpu = replace(catalogue_device("avx2").spec, vector_bytes=64)
+    config = Packed().default(of, cpu)
+    with Store(tmp_path / "results.sqlite") as opened:
+        opened.add(measured(config, precision="s", trans_b="N"))
+    assert run(["inspect", config.id, "--store", str(tmp_path / "results.sqlite")]) == 2
+    assert "stencil='packed' is for CPUs, and sm_90a is none" in capsys.readouterr().err
 
 
 def test_an_unknown_id_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

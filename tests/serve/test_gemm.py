@@ -369,6 +369,10 @@ def test_an_integer_beyond_any_type_is_told_in_a_short_line(value):
 def test_lists_are_told_how_to_become_arrays():
     with pytest.raises(TypeError, match=r"b is a list; give np\.asarray\(b\)"):
         tw.gemm(np.eye(2), [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(TypeError, match=r"c is a list; give an array to write to"):
+        tw.gemm(np.eye(1), np.eye(1), [[0.0]])
+    with pytest.raises(TypeError, match=r"a is builtins\.str, b is numpy\.ndarray; give NumPy"):
+        tw.gemm("a", np.eye(1))
     with pytest.raises(TypeError, match=r"a is a list; give np\.asarray\(a\)"):
         tw.lu_factor([[1.0, 2.0], [3.0, 4.0]])
 
@@ -382,6 +386,8 @@ def test_byte_swapped_arrays_are_named(letter):
     if letter != "f2":
         with pytest.raises(ValueError, match=r"b\.dtype=.* byte-swapped"):
             tw.gemm(np.eye(2, dtype=letter), swapped)
+        with pytest.raises(ValueError, match=rf"c\.dtype=.*-swapped; give an array of {native}"):
+            tw.gemm(np.eye(2, dtype=letter), np.eye(2, dtype=letter), swapped)
         with pytest.raises(ValueError, match=r"a\.dtype=.* byte-swapped"):
             tw.lu_factor(swapped)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -160,6 +159,10 @@ def first_limit(limits: tuple[int | None, int | None]) -> str:
     return f"{name}={value}"
 
 
-def kinds_of(given: Iterable[Any]) -> str:
-    """Return the types of arrays as an error names them, with their libraries."""
-    return ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+def kinds_of(a: Any, b: Any, c: Any) -> str:
+    """Return the types of what is given, as an error names them, with their libraries."""
+    return ", ".join(
+        f"{name} is {type(x).__module__.split('.')[0]}.{type(x).__name__}"
+        for name, x in (("a", a), ("b", b), ("c", c))
+        if x is not None
+    )

@@ -130,15 +130,15 @@ def inspect_config(
     device = architecture_spec(arch)
     if not family.computes(variant):
         raise ValueError(f"stencil={family.name!r} has no {asked.precision.name}; leave it out")
-    if not family.suits(device):
-        other = family.only_on or "another; kernels of a CPU have no machine code that is read here"
-        raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {other}")
+    if family.only_on and not family.suits(device):
+        raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {family.only_on}")
     space = schedule_space(family, variant, device, proved(arch))
     values, stored_mode = config_and_mode(family.name, config or {})
     mode = stored_mode if mode is None else mode
+    usual = family.default(variant, device)  # which refuses a GPU where a CPU is needed
     given: Mapping[str, Value] = values
     if config is None or partial:
-        given = {**family.default(variant, device), **values}
+        given = {**usual, **values}
     checked = space.config(given, kinds=("divisibility", "hardware"))
     baseline, level = baseline_and_level(checked)
     if mode not in (able := family.modes(baseline, variant, device)):

@@ -256,7 +256,7 @@ def test_pyopencl_words():
         ({"alpha": "ham"}, ValueError, "alpha: 'ham' is not a real number"),
         ({"alpha": 1j}, ValueError, "complex but the arrays are real"),
         ({"alpha": [1, 2]}, ValueError, r"alpha has shape \(2,\)"),
-        ({"b": np.zeros((3, 3))}, TypeError, "must all be DoubleDouble"),
+        ({"b": np.zeros((3, 3))}, TypeError, "b is a ndarray, and others are DoubleDouble"),
         ({"b": tw.DoubleDouble(np.zeros((3, 3)) * 1j)}, ValueError, "a is real but b is complex"),
         ({"b": tw.DoubleDouble(np.zeros((4, 3)))}, ValueError, "does not fit"),
     ],
@@ -300,5 +300,5 @@ def test_what_is_refused_names_what_pairs_have():
     assert (tw.gemm(tw.DoubleDouble(a.hi + 0j, a.lo), z) == z).all()
     with pytest.raises(ValueError, match="is for float32 to complex128 matrices in the host"):
         tw.gemm(a, a, max_device_memory=1 << 20)
-    with pytest.raises(ValueError, match="for float32 to complex128, and these are DoubleDouble"):
+    with pytest.raises(ValueError, match="of float32 to complex128, and these are DoubleDouble"):
         tw.gemm(a, a, device=[tw.device("opencl").id])

@@ -45,9 +45,10 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
         return on_sliced
     for name, x in (("a", a), ("b", b), ("c", c)):
         if isinstance(x, list | tuple | int | float | complex):
-            raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
+            give = "an array to write to" if name == "c" else f"np.asarray({name})"
+            raise TypeError(f"{name} is a {type(x).__name__}; give {give}")
     raise TypeError(
-        f"a, b and c are {kinds_of(given)}; give NumPy arrays only, pyopencl arrays only,"
+        f"{kinds_of(a, b, c)}; give NumPy arrays only, pyopencl arrays only,"
         " or arrays on one CUDA device only"
     )
 

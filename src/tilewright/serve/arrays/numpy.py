@@ -65,10 +65,9 @@ def view(name: str, x: Any) -> Any:
         If its bytes are in another machine's order.
     """
     if not x.dtype.isnative:
-        raise ValueError(
-            f"{name}.dtype={x.dtype.str!r} is byte-swapped;"
-            f" give {name}.astype({x.dtype.newbyteorder('=').name!r})"
-        )
+        native = x.dtype.newbyteorder("=").name
+        give = f"an array of {native}" if name == "c" else f"{name}.astype({native!r})"
+        raise ValueError(f"{name}.dtype={x.dtype.str!r} is byte-swapped; give {give}")
     return x
 
 

@@ -127,8 +127,7 @@ def library_of(a: Any, b: Any, c: Any) -> Library:
     given = [x for x in (a, b, c) if x is not None]
     found: Library | None = library_among(Library, Torch, given)
     if found is None:
-        kinds = kinds_of(given)
         raise TypeError(
-            f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone"
+            f"epilogue: {kinds_of(a, b, c)}; give NumPy's, CuPy's or CUDA tensors alone"
         )
     return found

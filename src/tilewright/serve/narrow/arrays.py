@@ -226,6 +226,6 @@ def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
 
         return ExportedArrays(DLPackArrays(a, b, c))
     raise TypeError(
-        f"a, b and c are {kinds_of(given)}; of {', '.join(NARROW)} give NumPy arrays only,"
+        f"{kinds_of(a, b, c)}; of {', '.join(NARROW)} give NumPy arrays only,"
         " or arrays on one CUDA device"
     )

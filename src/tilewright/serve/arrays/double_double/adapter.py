@@ -23,8 +23,12 @@ def double_double_arrays(given: list[Any]) -> Any:
     TypeError
         If they are not all double-double, or their words not all of one kind that is known here.
     """
-    if not all(isinstance(x, Storage) for x in given):
-        raise TypeError("a, b and c must all be DoubleDouble; convert with DoubleDouble(x)")
+    for name, x in zip("abc", given, strict=False):
+        if not isinstance(x, Storage):
+            raise TypeError(
+                f"{name} is a {type(x).__name__}, and others are DoubleDouble;"
+                f" convert with DoubleDouble({name})"
+            )
     of = type(given[0])
     kinds = {type(x.words) for x in given}
     cupy = loaded("cupy")
