@@ -125,6 +125,16 @@ def test_inf_and_nan_are_those_of_a_plain_loop(accuracy: str, trans: str) -> Non
     assert np.isnan(right).sum() > 60
 
 
+@pytest.mark.parametrize("accuracy", ["accurate", "fast"])
+def test_large_ones_from_the_host_are_copied_whole(cuda: LiveDevice, accuracy: str) -> None:
+    """48 MiB, where other precisions go over the bus in pieces; [I, 0; 0, 2 I] keeps every bit."""
+    rng = np.random.default_rng(11)
+    a = tw.DoubleDouble(random(rng, (1024, 1024), E))
+    scale = np.repeat([1.0, 2.0], 512)
+    c = tw.gemm(a, tw.DoubleDouble(np.diag(scale)), accuracy=accuracy, device=cuda)
+    assert (c == a * tw.DoubleDouble(scale)).all()
+
+
 def test_cupys_words_are_multiplied_where_they_are(cuda: LiveDevice) -> None:
     pytest.importorskip("cupy")
     rng = np.random.default_rng(8)
