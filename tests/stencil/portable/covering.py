@@ -13,8 +13,9 @@ from tests.stencil.portable_harness import variant
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.space import Config, Parameter, Space
+from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable
-from tilewright.stencil.portable.constraints import Thresholds, constraints
+from tilewright.stencil.portable.constraints import constraints
 from tilewright.stencil.portable.parameters import parameters
 
 # A device that forbids little, so that whatever a GPU may run is run somewhere.
@@ -27,8 +28,10 @@ SMALL = {
     "threads_m": (4, 8), "threads_n": (4, 8), "read_a_m": (0, 4, 16), "read_b_n": (0, 4, 16),
 }  # fmt: skip
 
-# No heuristics: a kernel need not be fast to be right.
-LENIENT = Thresholds(threads=0, reuse=0.0, blocks=0, run_bytes=1)
+
+def unpruned(of: Variant, device: DeviceSpec) -> Space:
+    """Return the space without heuristics: a kernel need not be fast to be right."""
+    return Portable().space(of, device).without("heuristic")
 
 
 @cache
@@ -38,7 +41,7 @@ def small_space(name: str) -> Space:
         Parameter(p.name, tuple(v for v in p.values if v in SMALL.get(p.name, p.values)), "", "")
         for p in parameters()
     ]
-    return Space(Portable.name, few, constraints(variant(name), ANY, LENIENT))
+    return Space(Portable.name, few, constraints(variant(name), ANY)).without("heuristic")
 
 
 def cost(config: Config, name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.backend.cuda.ptxas import usage
-from tests.stencil.portable.covering import LENIENT
+from tests.stencil.portable.covering import unpruned
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.hardware import DeviceSpec
@@ -27,7 +27,7 @@ VARIANTS = ("sNN", "dTT", "cCN", "zRC", "eTN", "fNT", "wRC")
 def test_it_compiles_as_cuda(name: str) -> None:
     """A drawn config as well as the default, which other tests compile too."""
     portable, of = Portable(), variant(name)
-    drawn = Portable(LENIENT).space(of, H100).sample(40, seed=3)
+    drawn = unpruned(of, H100).sample(40, seed=3)
     modest = [config for config in drawn if portable.resources(config, of).registers < 100]
     for config in (portable.default(of, H100), modest[0]):
         source = portable.source(config, of, "cuda")

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from tests.stencil.portable.covering import ANY, LENIENT, VARIANTS
+from tests.stencil.portable.covering import ANY, VARIANTS, unpruned
 from tests.stencil.portable_harness import variant
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.sass import wavefronts
 from tilewright.stencil import STATIC_SHARED_BYTES, Variant
 from tilewright.stencil.portable import Portable
-from tilewright.stencil.portable.constraints import Thresholds
+from tilewright.stencil.portable.constraints import least_reuse, least_threads
 from tilewright.stencil.source_files import read_source
 
 GTX680 = DeviceSpec(
@@ -52,20 +52,15 @@ def test_astras_fastest_kernels_are_points_of_it(name, block, reads):
 
 def test_astras_thresholds_follow_from_the_device():
     s, d, z = (variant(f"{p}NN").precision for p in "sdz")
-    ours = Thresholds()
-    assert [ours.threads_on(GTX680, p) for p in (s, d, z)] == [1024, 1024, 768]
-    assert [ours.reuse_in(p) for p in (s, d, z)] == [2.0, 1.0, 2.0]
-    assert ours.threads_on(H100, s) == 256
-    assert ours.threads_on(SMALL, s) is None
-    assert Thresholds(threads=512).threads_on(SMALL, s) == 512
+    assert [least_threads(GTX680, p) for p in (s, d, z)] == [1024, 1024, 768]
+    assert [least_reuse(p) for p in (s, d, z)] == [2.0, 1.0, 2.0]
+    assert least_threads(H100, s) == 256
+    assert least_threads(SMALL, s) is None
 
 
-def test_stricter_thresholds_leave_less():
-    counts = [
-        Portable(thresholds).space(variant("sNN"), H100).count()
-        for thresholds in (LENIENT, Thresholds(), Thresholds(threads=512, reuse=3.0, blocks=2))
-    ]
-    assert counts[0] > counts[1] > counts[2] > 0
+def test_thresholds_leave_less():
+    of = variant("sNN")
+    assert unpruned(of, H100).count() > Portable().space(of, H100).count() > 0
 
 
 def test_unknown_limits_constrain_nothing():
@@ -92,7 +87,7 @@ def test_a_device_that_runs_none_says_why():
 def test_no_config_exceeds_the_device(device):
     for name in ("sNN", "zCT"):
         of = variant(name)
-        for config in Portable(LENIENT).space(of, device).sample(100, seed=1):
+        for config in unpruned(of, device).sample(100, seed=1):
             used = Portable().resources(config, of)
             assert used.threads <= device.max_threads_per_block
             assert used.threads % device.warp_size == 0
@@ -173,7 +168,7 @@ def test_shared_tiles_are_read_in_whole_vectors_and_long_runs():
 def test_what_has_no_meaning_has_one_value():
     """Without tiles in shared memory nothing that shapes them may vary."""
     of = variant("sTN")
-    space = Portable(LENIENT).space(of, ANY)
+    space = unpruned(of, ANY)
     direct = {"read_a_m": 0, "read_b_n": 0}
     found = next(c for c in space.sample(8000, seed=4) if direct.items() <= c.items())
     assert found["block_k"] == found["unroll_k"]
@@ -190,7 +185,7 @@ def test_what_has_no_meaning_has_one_value():
     # One chunk on each side lies the same, strided or not.
     one = {"block_m": 32, "threads_m": 8, "block_n": 32, "threads_n": 8, "fragment_vector": 4}
     base = Portable().default(variant("sNN"), SMALL).replace(**one, strided=1)
-    against = Portable(LENIENT).space(variant("sNN"), ANY).violated(base)
+    against = unpruned(variant("sNN"), ANY).violated(base)
     assert "one layout where both agree" in [c.name for c in against]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from tilewright.stencil.portable.resources import (
     shared_bytes,
 )
 
-__all__ = ["Thresholds", "block_limits", "constraints", "registers_of_a_thread"]
+__all__ = ["block_limits", "constraints", "least_reuse", "least_threads", "registers_of_a_thread"]
 
 # Four of the 32 banks: rows shifted by as much put 8 rows of a column, 4 elements of 4 bytes
 # each, on all banks, and keep rows aligned for the widest reads of shared memory.
@@ -36,54 +35,35 @@ SHIFT_BYTES = 16
 SECTOR_BYTES = 32
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """When a kernel counts as unlikely to be fast.
+# Least resident thread blocks of a multiprocessor; ASTRA's.
+LEAST_BLOCKS = 1
 
-    Parameters
-    ----------
-    threads : int, optional
-        Least resident threads of a multiprocessor (ASTRA's minimum occupancy).
-        None takes as many as could each use all the registers that an
-        instruction can name: 1024 on a GTX 680 (65536 registers, 6-bit names),
-        ASTRA's value, and 256 since register names have 8 bits; three quarters
-        of it in double complex, ASTRA's 768.
-    reuse : float, optional
-        Least multiply-adds of reals for a real read in the inner loop.  None
-        takes ASTRA's 2.0, and its 1.0 in double precision; in double-double too, where
-        a multiply-add takes 12 instructions or more.
-    blocks : int
-        Least resident thread blocks of a multiprocessor; ASTRA's 1.
-    run_bytes : int
-        Least contiguous bytes that the threads of a block read of a tile.
+
+def least_threads(device: DeviceSpec, precision: Precision) -> int | None:
+    """Return the least resident threads of a multiprocessor (ASTRA's minimum occupancy).
+
+    As many as could each use all the registers that an instruction can name: 1024 on a GTX 680
+    (65536 registers, 6-bit names), ASTRA's value, and 256 since register names have 8 bits; three
+    quarters of it in double complex, ASTRA's 768.  None if the device's limits are unknown.
     """
-
-    threads: int | None = None
-    reuse: float | None = None
-    blocks: int = 1
-    run_bytes: int = SECTOR_BYTES
-
-    def threads_on(self, device: DeviceSpec, precision: Precision) -> int | None:
-        """Return the least resident threads, or None if the device's limits are unknown."""
-        if self.threads is not None:
-            return self.threads
-        file, named = device.registers_per_multiprocessor, device.max_registers_per_thread
-        if file is None or named is None:
-            return None
-        # One register name is kept back for zero: 63 and 255 are usable.
-        threads = file // (named + 1)
-        return threads * 3 // 4 if precision.letter == "z" else threads
-
-    def reuse_in(self, precision: Precision) -> float:
-        """Return the least register reuse."""
-        if self.reuse is not None:
-            return self.reuse
-        return 1.0 if precision.letter == "d" or precision.parts == 2 else 2.0
+    file, named = device.registers_per_multiprocessor, device.max_registers_per_thread
+    if file is None or named is None:
+        return None
+    # One register name is kept back for zero: 63 and 255 are usable.
+    threads = file // (named + 1)
+    return threads * 3 // 4 if precision.letter == "z" else threads
 
 
-def constraints(
-    variant: Variant, device: DeviceSpec, thresholds: Thresholds
-) -> tuple[Constraint, ...]:
+def least_reuse(precision: Precision) -> float:
+    """Return the least multiply-adds of reals for a real read in the inner loop.
+
+    ASTRA's 2.0, and its 1.0 in double precision; in double-double too, where a multiply-add takes
+    12 instructions or more.
+    """
+    return 1.0 if precision.letter == "d" or precision.parts == 2 else 2.0
+
+
+def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the named constraints in ASTRA's order.
 
     A limit that the device does not know applies no constraint.
@@ -93,7 +73,7 @@ def constraints(
         *_same_kernels(variant),
         _column_pads(variant),
         *_hardware(variant.precision, device),
-        *_heuristics(variant, device, thresholds),
+        *_heuristics(variant, device),
     )
 
 
@@ -306,22 +286,20 @@ def _threads(threads_m: Values, threads_n: Values) -> Values:
     return threads_m * threads_n
 
 
-def _heuristics(
-    variant: Variant, device: DeviceSpec, thresholds: Thresholds
-) -> tuple[Constraint, ...]:
+def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return ASTRA's three heuristics, and one on reads of device memory."""
     precision = variant.precision
-    least_reuse = thresholds.reuse_in(precision)
+    least = least_reuse(precision)
     k_fast_a, k_fast_b = variant.k_fast
-    run = -(-thresholds.run_bytes // precision.element_bytes)
+    run = -(-SECTOR_BYTES // precision.element_bytes)
     found = [
         Constraint(
             "register reuse",
             composed(
-                lambda ratio: ratio >= least_reuse,
+                lambda ratio: ratio >= least,
                 ratio=functools.partial(reuse, precision=precision),
             ),
-            f"fewer than {least_reuse:g} multiply-adds for a read in the inner loop wait for reads",
+            f"fewer than {least:g} multiply-adds for a read in the inner loop wait for reads",
             "heuristic",
         ),
         Constraint(
@@ -329,7 +307,7 @@ def _heuristics(
             lambda threads_m, threads_n, read_a_m, read_vector: (
                 _run(threads_m * threads_n, read_a_m, k_fast_a) * read_vector >= run
             ),
-            f"runs of less than {thresholds.run_bytes} contiguous bytes waste device memory's rate",
+            f"runs of less than {SECTOR_BYTES} contiguous bytes waste device memory's rate",
             "heuristic",
         ),
         Constraint(
@@ -337,11 +315,11 @@ def _heuristics(
             lambda threads_m, threads_n, read_b_n, read_vector: (
                 _run(threads_m * threads_n, read_b_n, k_fast_b) * read_vector >= run
             ),
-            f"runs of less than {thresholds.run_bytes} contiguous bytes waste device memory's rate",
+            f"runs of less than {SECTOR_BYTES} contiguous bytes waste device memory's rate",
             "heuristic",
         ),
     ]
-    return (*found, *_occupancy(precision, device, thresholds))
+    return (*found, *_occupancy(precision, device))
 
 
 def _run(threads: Values, threads_side: Values, k_fast: bool) -> Values:
@@ -350,9 +328,7 @@ def _run(threads: Values, threads_side: Values, k_fast: bool) -> Values:
     return np.where(threads_side == 0, 2**20, threads // along if k_fast else along)
 
 
-def _occupancy(
-    precision: Precision, device: DeviceSpec, thresholds: Thresholds
-) -> tuple[Constraint, ...]:
+def _occupancy(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return ASTRA's least threads and least blocks of a multiprocessor."""
     resident = composed(
         lambda threads_m, threads_n, used, shared: resident_blocks(
@@ -362,7 +338,7 @@ def _occupancy(
         shared=functools.partial(shared_bytes, precision=precision),
     )
     found = []
-    threads = thresholds.threads_on(device, precision)
+    threads = least_threads(device, precision)
     if threads is not None:
         found.append(
             Constraint(
@@ -379,8 +355,8 @@ def _occupancy(
         found.append(
             Constraint(
                 "resident blocks",
-                composed(lambda blocks: blocks >= thresholds.blocks, blocks=resident),
-                f"fewer than {thresholds.blocks} thread blocks on a multiprocessor leave it idle "
+                composed(lambda blocks: blocks >= LEAST_BLOCKS, blocks=resident),
+                f"fewer than {LEAST_BLOCKS} thread blocks on a multiprocessor leave it idle "
                 "at barriers",
                 "heuristic",
             )

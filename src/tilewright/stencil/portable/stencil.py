@@ -14,7 +14,6 @@ from tilewright.stencil.source_files import read_sources
 
 if TYPE_CHECKING:
     from tilewright.space import Space
-    from tilewright.stencil.portable.constraints import Thresholds
 
 __all__ = ["Portable"]
 
@@ -27,18 +26,10 @@ class Portable(Stencil):
     one may be on its way.  Beyond ASTRA, either operand may bypass shared memory
     (Nakasato 2010, section 4.1.3), tiles may be buffered twice, and the grid may
     be walked in bands.
-
-    Parameters
-    ----------
-    thresholds : Thresholds, optional
-        What counts as unlikely to be fast; ASTRA's values if left out.
     """
 
     name: ClassVar[str] = "portable"
     version: ClassVar[int] = 3
-
-    def __init__(self, thresholds: Thresholds | None = None) -> None:
-        self.thresholds = thresholds
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device is a GPU; CPUs run it, but the packed stencil is theirs."""
@@ -48,13 +39,10 @@ class Portable(Stencil):
         """Return the parameters and constraints for a variant on a device."""
         # Imported where points are asked for: calls of a portfolio take 10 ms less to begin.
         from tilewright.space import Space
-        from tilewright.stencil.portable.constraints import Thresholds, constraints
+        from tilewright.stencil.portable.constraints import constraints
         from tilewright.stencil.portable.parameters import parameters
 
-        thresholds = self.thresholds or Thresholds()
-        return Space(
-            self.name, parameters(variant.precision), constraints(variant, device, thresholds)
-        )
+        return Space(self.name, parameters(variant.precision), constraints(variant, device))
 
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the largest of a few square shapes that the device runs.
