@@ -32,7 +32,7 @@ class SimulatedDevice(CUDADevice):
         self.spec = dataclasses.replace(architecture_spec("sm_90a"), multiprocessors=132)
         self.arch = "sm_90a"
 
-    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+    def compile(self, source: Source) -> Kernel:
         return Kernel(SimpleNamespace(cubin=compiled(source)), source.entry, 0.0)
 
     def upload(self, array: Any) -> int:

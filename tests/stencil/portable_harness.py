@@ -84,7 +84,7 @@ class Runner:
         """Run the kernel on matrices laid out in buffers; return C's buffer."""
         if (config, of) not in self.kernels:
             source = self.stencil.source(config, of, "opencl")
-            self.kernels[config, of] = self.live.compile(source, use_cache=False)
+            self.kernels[config, of] = self.live.compile(source)
         memory = [self.live.upload(buffer) for buffer, _ in (a, b, c)]
         real, whole = of.precision.real_dtype.type, np.int64
         alpha, beta = complex(case.alpha), complex(case.beta)

@@ -66,7 +66,7 @@ def build(live, change):
                 "const scalar beta_im)\n{\n    const int rows = rows_ + "
                 "(rows_ < MICRO_M);\n#if WORDS == 1\n    if (rows == MICRO_M)",
             )
-    kernel = live.compile(Source(text, source.defines), use_cache=False)
+    kernel = live.compile(Source(text, source.defines))
     return live, kernel, PACKED, config, variant
 
 

@@ -167,17 +167,13 @@ class LiveDevice(ABC):
     arch: str = ""
 
     @abstractmethod
-    def compile(
-        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
-    ) -> Kernel:
+    def compile(self, source: Source, *, rewrite: Rewrite | None = None) -> Kernel:
         """Compile a source, or take it from the disk cache.
 
         Parameters
         ----------
         source : Source
             What to compile.
-        use_cache : bool
-            Whether the disk cache is read and written.
         rewrite : callable, optional
             Returns another cubin for the compiler's, to be loaded in its place; it is given the
             disk cache, or None, to keep what it makes.

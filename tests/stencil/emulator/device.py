@@ -190,7 +190,7 @@ class EmulatedDevice(LiveDevice):
         self.launches = 0
         self.workspace = Memory(0)  # its words stay as kernels leave them
 
-    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+    def compile(self, source: Source) -> Kernel:
         text = "\n".join((source.text, (HERE / "entry.h").read_text()))
         macros = {"EMULATED": f'"{self.words}"', **source.defines}
         if source.second:

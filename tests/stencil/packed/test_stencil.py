@@ -116,7 +116,7 @@ for letter, trans in (("s", "NN"), ("s", "TT"), ("d", "NT"), ("z", "CN")):
     variant = Variant(PRECISIONS[letter], Trans(trans[0]), Trans(trans[1]))
     config = Config("packed", dict(vector=4, micro_vectors=2, micro_n=3, block_m=16, block_n=12,
                                    block_k=8, unroll=2, order=1))
-    kernel = live.compile(packed.source(config, variant, "opencl"), use_cache=False)
+    kernel = live.compile(packed.source(config, variant, "opencl"))
     bench = Bench(live, kernel, packed, config, variant)
     bench.exact(Check(19, 14, 11, alpha=2, beta=-1, padding=3, offset=2), np.random.default_rng(0))
     bench.exact(Check(5, 1, 3, nan_in_c=True), np.random.default_rng(1))

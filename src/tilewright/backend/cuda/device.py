@@ -253,16 +253,14 @@ class CUDADevice(LiveDevice):
 
     # -- kernels -----------------------------------------------------------------------
 
-    def compile(
-        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
-    ) -> Kernel:
+    def compile(self, source: Source, *, rewrite: Rewrite | None = None) -> Kernel:
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
         with span("compile"):
             # What machine code is made with is imported where something is compiled.
             from tilewright.backend.cuda.arranging import arranged_cubin
 
-            cubin = arranged_cubin(source, self.arch, self._cache if use_cache else None, rewrite)
+            cubin = arranged_cubin(source, self.arch, self._cache, rewrite)
             wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)

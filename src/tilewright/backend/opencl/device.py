@@ -152,20 +152,18 @@ class OpenCLDevice(LiveDevice):
         # binary would compile every kernel once more, for a launch of unknown size.
         self._is_pocl = platform.name == "Portable Computing Language"
 
-    def compile(
-        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
-    ) -> Kernel:
+    def compile(self, source: Source, *, rewrite: Rewrite | None = None) -> Kernel:
         """Compile a source, or take it from the disk cache."""
         if rewrite is not None:
             raise CompileError("OpenCL hides machine code, so none is rewritten; leave rewrite out")
         with span("compile"):
-            return self._compiled(source, use_cache)
+            return self._compiled(source)
 
-    def _compiled(self, source: Source, use_cache: bool) -> Kernel:
+    def _compiled(self, source: Source) -> Kernel:
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
         options = [*OPTIONS, *macros]
-        own = pocl_cache() if self._is_pocl and use_cache else None
+        own = pocl_cache() if self._is_pocl else None
         one = replace(source, entry="") if own is not None else source
         key = self._cache.key(one, OPTIONS, self.fingerprint)
         compiled = None
@@ -173,11 +171,10 @@ class OpenCLDevice(LiveDevice):
             make = partial(self._build, source.text, options)
             program, compiled = own.build(key, self._cache, make)
         else:
-            use_cache &= not self._is_pocl
-            program = self._from_cache(key, options) if use_cache else None
+            program = None if self._is_pocl else self._from_cache(key, options)
             if program is None:
                 program = self._build(source.text, options)
-                if use_cache:
+                if not self._is_pocl:
                     self._cache.save(key, program.get_info(self._cl.program_info.BINARIES)[0])
         try:
             handle = self._cl.Kernel(program, source.entry)

@@ -26,7 +26,7 @@ class EmulatedStream(EmulatedDevice):
         super().__init__(directory)
         self.launched: list[str] = []
 
-    def compile(self, source, *, use_cache=True):
+    def compile(self, source):
         """Choose the words that stand for a text's PTX, and the door to its kernel."""
         words = "wgmma_words.h" if "begin_multiplies" in source.text else "ptx_words.h"
         self.words = emulator.HERE / words
