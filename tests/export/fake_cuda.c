@@ -324,8 +324,11 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     memcpy(now.block, how->block, sizeof now.block);
     now.early = how->attribute_count == 1 && how->attributes[0] == 6 && how->attributes[2] == 1;
     const int number = __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
+    const char *const fails_at = getenv("FAKE_CUDA_FAILS_AT"); /* the number of a launch */
     if (extra != NULL || how->shared_bytes != (unsigned)it->dynamic_shared_bytes)
         return 1;
+    if (fails_at != NULL && number == atoi(fails_at))
+        return 2;
     snprintf(now.name, sizeof now.name, "%s", it->of.name);
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
     const int is_copy = strcmp(now.symbol, "realign") == 0;

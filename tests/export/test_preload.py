@@ -52,6 +52,37 @@ def test_ieee_products_are_served_and_all_else_reaches_cublas(
     assert passed == {*said} - served
 
 
+@pytest.mark.parametrize(("fails_at", "status", "results"), [
+    ("0", 0, [5, 5, 5]),  # none fails
+    ("1", 0, [5, 5, 5]),  # cuBLAS computes it
+    ("6", 13, [5, 5, 1]),  # and would have added beta C to two results
+])  # fmt: skip
+def test_what_fails_behind_other_launches_is_an_error(
+    preloaded: Path, fails_at: str, status: int, results: list[int]
+) -> None:
+    """Three products of ones, of sums of four, are added to ones; each is a copy and a kernel."""
+    program = """
+import ctypes, sys
+import numpy as np
+cublas = ctypes.CDLL(sys.argv[1])
+handle = ctypes.c_void_p()
+assert cublas.cublasCreate_v2(ctypes.byref(handle)) == 0
+a, b, c = (np.ones(100, "f4") for _ in range(3))
+at = [ctypes.c_void_p(x.ctypes.data) for x in (a[:1], a, b, c)]
+step = ctypes.c_longlong
+status = ctypes.CDLL(None).cublasSgemmStridedBatched(
+    handle, 0, 0, 5, 5, 4, at[0], at[1], 5, step(20), at[2], 4, step(20), at[0], at[3], 5, step(25),
+    3)
+print(status, *c[[0, 25, 50]].astype(int))
+"""
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(preloaded), "LD_PRELOAD": str(preloaded / "ours.so"),
+        "FAKE_CUDA_COMPUTES": "1", "FAKE_CUDA_FAILS_AT": fails_at,
+    }  # fmt: skip
+    said = run(sys.executable, "-c", program, preloaded / LIBRARIES[0], env=environment)
+    assert list(map(int, said.split())) == [status, *results]
+
+
 def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
     called(preloaded, TILEWRIGHT_CALLS_LOG=str(tmp_path))
     called(preloaded, TILEWRIGHT_CALLS_LOG=str(tmp_path))

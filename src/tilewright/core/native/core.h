@@ -168,6 +168,10 @@ enum {
     TILEWRIGHT_NO_MEMORY = -2     /* the device has too little memory for the plan's workspace */
 };
 
+/* Whether this thread has enqueued a launch of a plan since whoever asks set this to 0: one that
+ * fails behind others leaves results that are neither what they were nor whole. */
+extern _Thread_local int tilewright_has_launched;
+
 /* Enqueue a plan's launches; returns a CUresult, or TILEWRIGHT_NO_WORKSPACE with nothing done.
  * Into a stream that is captured go, with them, nodes for memory of the graph's own. */
 TILEWRIGHT_API int tilewright_start(const tilewright_plan *plan, const tilewright_call *call);

@@ -170,13 +170,19 @@ static int patch(const tilewright_plan *it, const tilewright_call *call, uint64_
 
 /* ---- Starting ------------------------------------------------------------------- */
 
+_Thread_local int tilewright_has_launched;
+
 static int launch_one(const tilewright_launch *one, void *stream, void **pointers)
 {
     const unsigned attributes = one->early ? 1u : 0u;
     const tilewright_cu_config config = {
         one->grid_x, one->grid_y, one->grid_z, one->block_x, one->block_y, 1, one->shared_bytes,
         stream, attributes ? &early : NULL, attributes};
-    return tilewright_driver.launch(&config, one->function, pointers + one->first, NULL);
+    const int status =
+        tilewright_driver.launch(&config, one->function, pointers + one->first, NULL);
+    if (status == 0)
+        tilewright_has_launched = 1;
+    return status;
 }
 
 static int launch_in_order(const tilewright_plan *it, void *stream, void **pointers)

@@ -246,42 +246,54 @@ static void note(const product *it, int served, double ours_ms, double cublas_ms
         tilewright_note(&key, ours_ms, cublas_ms);
 }
 
-int tilewright_ended(const product *it, const char *name, int served, int64_t begun, int status)
+int tilewright_ended(const product *it, const char *name, tilewright_answer answer, int64_t begun,
+                     int status)
 {
-    const tilewright_kind key = kind_of(it, served);
+    const tilewright_kind key = kind_of(it, answer == TILEWRIGHT_SERVED);
     tilewright_trace(name, &key, begun);
     return status;
 }
 
-int tilewright_serve_on(const product *it, void *stream)
+/* Whether the result depends on what C was. */
+static int reads_c(const product *it)
 {
-    double ours_ms = 0, cublas_ms = 0;
-    if (!is_known(it))
-        return 0;
-    tilewright_was_emulated = 0; /* nothing is laid out for a product of nothing */
-    tilewright_only_emulated = !is_faster(it);
-    /* Of several plans a later one may fail when others have written C, which cuBLAS then reads. */
-    const int served =
-        it->batch <= TILEWRIGHT_PLANNED &&
-        (!tilewright_only_emulated || tilewright_emulation[it->letter] != NULL) &&
-        (compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream)) == TW_OK;
-    tilewright_only_emulated = 0;
-    note(it, served, ours_ms, cublas_ms);
-    return served;
+    static const char zero[2 * sizeof(double)];
+    return it->vector == NULL &&
+           memcmp(it->beta, zero, (size_t)tilewright_element_bytes(it->letter)) != 0;
 }
 
-int tilewright_passed(const product *it)
+tilewright_answer tilewright_serve_on(const product *it, void *stream)
+{
+    double ours_ms = 0, cublas_ms = 0;
+    tw_status status = TW_NO_KERNEL;
+    if (!is_known(it))
+        return TILEWRIGHT_PASSED;
+    tilewright_was_emulated = 0; /* nothing is laid out for a product of nothing */
+    tilewright_has_launched = 0;
+    tilewright_only_emulated = !is_faster(it);
+    /* Of several plans a later one may fail when others have written C. */
+    if (it->batch <= TILEWRIGHT_PLANNED &&
+        (!tilewright_only_emulated || tilewright_emulation[it->letter] != NULL))
+        status = compares() ? compare(it, stream, &ours_ms, &cublas_ms) : compute(it, stream);
+    tilewright_only_emulated = 0;
+    note(it, status == TW_OK, ours_ms, cublas_ms);
+    if (status == TW_OK)
+        return TILEWRIGHT_SERVED;
+    return tilewright_has_launched && reads_c(it) ? TILEWRIGHT_SPOILED : TILEWRIGHT_PASSED;
+}
+
+tilewright_answer tilewright_passed(const product *it)
 {
     if (is_known(it))
         note(it, 0, 0, 0);
-    return 0;
+    return TILEWRIGHT_PASSED;
 }
 
-int tilewright_serve(const product *it)
+tilewright_answer tilewright_serve(const product *it)
 {
     void *stream;
     if (!is_known(it))
-        return 0;
+        return TILEWRIGHT_PASSED;
     if (may_serve(it, &stream))
         return tilewright_serve_on(it, stream);
     return tilewright_passed(it);

@@ -15,7 +15,7 @@
 #define API __attribute__((visibility("default")))
 
 /* Of cublas_api.h and library_types.h. */
-enum { NOT_SUPPORTED = 15, TRANSPOSES = 3 };
+enum { EXECUTION_FAILED = 13, NOT_SUPPORTED = 15, TRANSPOSES = 3 };
 
 typedef int gemm_32(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
                     const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
@@ -118,16 +118,21 @@ typedef struct product {
 /* Of s d c z, where all matrices have its type and sums are of it; else -1. */
 int tilewright_letter(int type_a, int type_b, int type_c, int compute_type);
 
-/* Whether a product of a cuBLAS handle was computed here. */
-int tilewright_serve(const product *it);
+/* What became of a product.  Spoiled: a launch failed behind others, and cuBLAS would add beta times
+ * what these left of C. */
+typedef enum { TILEWRIGHT_PASSED, TILEWRIGHT_SERVED, TILEWRIGHT_SPOILED } tilewright_answer;
 
-/* Whether one was that is computed by IEEE arithmetic, from scalars on the host, on a stream. */
-int tilewright_serve_on(const product *it, void *stream);
+/* Compute a product of a cuBLAS handle, where it is one that is served. */
+tilewright_answer tilewright_serve(const product *it);
 
-/* Write down that one is passed on; 0: it was not computed here. */
-int tilewright_passed(const product *it);
+/* The same of one that is computed by IEEE arithmetic, from scalars on the host, on a stream. */
+tilewright_answer tilewright_serve_on(const product *it, void *stream);
+
+/* Write down that one is passed on. */
+tilewright_answer tilewright_passed(const product *it);
 
 /* Write a call into the trace that began at a time of tilewright_begin's; returns its status. */
-int tilewright_ended(const product *it, const char *name, int served, int64_t begun, int status);
+int tilewright_ended(const product *it, const char *name, tilewright_answer answer, int64_t begun,
+                     int status);
 
 #endif

@@ -154,8 +154,10 @@ int cublasLtMatmul(void *handle, void *how, const void *alpha, const void *a, vo
     product it = {.letter = -1, .handle = handle, .alpha = alpha, .a = a, .b = b, .beta = beta,
                   .c = d, .by_cublas = compute_by_lt, .more = &x};
     const int64_t begun = tilewright_begin();
-    const int served =
+    const tilewright_answer answer =
         understand(&x, &it) ? tilewright_serve_on(&it, stream) : tilewright_passed(&it);
-    const int status = served ? 0 : pass_on(&x, c, d);
-    return tilewright_ended(&it, "cublasLtMatmul", served, begun, status);
+    const int status = answer == TILEWRIGHT_SERVED    ? 0
+                       : answer == TILEWRIGHT_SPOILED ? EXECUTION_FAILED
+                                                      : pass_on(&x, c, d);
+    return tilewright_ended(&it, "cublasLtMatmul", answer, begun, status);
 }

@@ -4,11 +4,12 @@
 /* Serve a product, if it is one that is, or let cuBLAS's function compute it. */
 #define ANSWER(name, it, serve, function, ...)                                                     \
     const int64_t begun = tilewright_begin();                                                      \
-    const int served = serve(&it);                                                                 \
-    const int status = served             ? 0                                                      \
-                       : function == NULL ? NOT_SUPPORTED                                          \
-                                          : function(__VA_ARGS__);                                 \
-    return tilewright_ended(&it, #name, served, begun, status);
+    const tilewright_answer answer = serve(&it);                                                   \
+    const int status = answer == TILEWRIGHT_SERVED    ? 0                                          \
+                       : answer == TILEWRIGHT_SPOILED ? EXECUTION_FAILED                           \
+                       : function == NULL             ? NOT_SUPPORTED                              \
+                                                      : function(__VA_ARGS__);                     \
+    return tilewright_ended(&it, #name, answer, begun, status);
 
 #define DEFINE(name, integer, member, letter)                                                      \
     API int name(void *handle, int ta, int tb, integer m, integer n, integer k, const void *alpha, \
