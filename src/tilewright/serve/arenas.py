@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tilewright.backend import OutOfMemoryError
+from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.serve.plan import Plan, WorkspaceError, core
 from tilewright.timeline import span
 
@@ -136,14 +136,20 @@ def release() -> None:
         return
     used = [device_at(ordinal) for ordinal in range(probe.count())]
     with _lock:
-        owners = list(_owners.values())
-        _owners.clear()
-    try:
-        for live in used:
-            if "context" in live.__dict__:  # others were never used
+        before = dict(_owners)
+    problems = []
+    for live in used:
+        if "context" in live.__dict__:  # others were never used
+            try:
                 _release(live)
-    finally:  # in the order of each one's stream, whatever the others say
-        owners.clear()
+            except BackendError as problem:  # no stream of another device may keep its arena
+                problems.append(problem)
+    with _lock:
+        for scratch in [at for at, owner in before.items() if _owners.get(at) is owner]:
+            del _owners[scratch]
+    before.clear()  # without the lock: it may run anything; in the order of each one's stream
+    if problems:
+        raise problems[0]
 
 
 def _release(live: Any) -> None:

@@ -327,3 +327,20 @@ def test_release_gives_back_what_it_can_where_a_device_is_lost(driver, device, d
         release()
     assert driver.kinds[-1] == "free"
     assert library.alive == [False]
+
+
+def test_no_device_keeps_an_arena_where_another_is_lost(driver, device, monkeypatch):
+    """Or its calls would write to memory that the library has given to somebody else."""
+    other = Device(driver)
+    other.context, other.ordinal = OTHER, 1
+    monkeypatch.setattr(probe, "count", lambda: 2)
+    monkeypatch.setattr(cuda_device, "device_at", lambda ordinal: (device, other)[ordinal])
+    plan, library = plan_of(driver, other), Library()
+    enqueue(device, plan_of(driver, device), call(7), 7, library)
+    enqueue(other, plan, call(8), 8, library)
+    driver.set(wait_result=719)
+    with pytest.raises(LaunchError, match="waiting"):
+        release()
+    driver.set(wait_result=0)
+    assert library.alive == [False, False]
+    assert not plan.start(call(8))
