@@ -11,6 +11,7 @@
  */
 #include <complex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ int fake_multiprocessors = 132, fake_major = 9, fake_gigabytes = 80;
 int fake_allocations, fake_frees, fake_capture, fake_allocate_result, fake_wait_result;
 char fake_name[NAME] = "A GPU of tests";
 int fake_logs, fake_logged, fake_fails_after; /* so many launches succeed before one fails */
+int fake_full; /* the stream whose queue is full: launches wait until it is another */
 event fake_log[EVENTS];
 static pthread_mutex_t logging = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local void *contexts[SLOTS];
@@ -298,6 +300,8 @@ static int launch_logged(const config *how, function *of, void **arguments, void
     }
     if (extra != NULL || (how->attribute_count != 0) != now.early)
         return 1;
+    while (how->stream != NULL && (int)(uintptr_t)how->stream == __atomic_load_n(&fake_full, __ATOMIC_ACQUIRE))
+        sched_yield();
     if (fake_launch_result && fake_fails_after-- == 0)
         return fake_launch_result;
     put_down(now);

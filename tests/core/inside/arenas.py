@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 
 import numpy as np
@@ -297,6 +298,28 @@ def devices(driver, device, monkeypatch):
     del other.context
     monkeypatch.setattr(probe, "count", lambda: 2)
     monkeypatch.setattr(cuda_device, "device_at", lambda ordinal: (device, other)[ordinal])
+
+
+def test_a_full_queue_holds_no_other_stream_up(driver, device):
+    """Whose launches the first one's device may wait for."""
+    plan, done = plan_of(driver, device), []
+    for stream in (7, 8):
+        plan.run(call(stream))
+    driver.set(full=7)
+    threads = [
+        threading.Thread(target=lambda at=at: done.append((plan.run(call(at)), at)), daemon=True)
+        for at in (7, 8, 7, 9)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1::2]:
+        thread.join(10)
+    found = sorted(at for _, at in done)
+    driver.set(full=0)
+    for thread in threads:
+        thread.join(10)
+    assert found == [8, 9]
+    assert sorted(at for _, at in done) == [7, 7, 8, 9]
 
 
 def test_release_gives_everything_back_after_waiting(driver, device, devices):

@@ -81,7 +81,7 @@ class Driver:
     def reset(self) -> None:
         """Forget what was asked; succeed from now on."""
         self.set(logs=1, logged=0, capture=0, launch_result=0, fails_after=0)
-        self.set(allocate_result=0, wait_result=0)
+        self.set(allocate_result=0, wait_result=0, full=0)
 
     @property
     def log(self) -> list[Event]:

@@ -23,17 +23,18 @@ typedef struct {
     unsigned long long stream; /* the driver's number */
     uint64_t scratch, zero_bytes, scratch_bytes;
     uint64_t used; /* when, in calls */
+    int busy;      /* a call enqueues what works in it */
     int spoiled;
     int is_drivers; /* whose memory it is: the driver's, or somebody's who is told */
 } arena;
 
+/* Nobody waits for the driver under the lock: where a stream's queue is full a launch waits for its
+ * device, which may wait for what another thread has yet to enqueue elsewhere. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER; /* an arena is no longer busy */
 static arena arenas[TILEWRIGHT_ARENAS];
 static int count;
 static uint64_t now;
-
-void tilewright_arena_lock(void) { pthread_mutex_lock(&lock); }
-void tilewright_arena_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static arena *find(void *context, unsigned long long stream)
 {
@@ -43,47 +44,64 @@ static arena *find(void *context, unsigned long long stream)
     return NULL;
 }
 
-int tilewright_arena_of(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
-                        uint64_t *scratch)
+/* Hold a stream's arena as it is; its scratch is 0 where it is too small, or there is none. */
+static arena hold(void *context, unsigned long long stream, uint64_t zero_bytes,
+                  uint64_t scratch_bytes)
+{
+    arena held = {0}, *it;
+    pthread_mutex_lock(&lock);
+    while ((it = find(context, stream)) != NULL && it->busy)
+        pthread_cond_wait(&idle, &lock);
+    if (it != NULL && it->zero_bytes >= zero_bytes && it->scratch_bytes >= scratch_bytes) {
+        it->busy = 1;
+        it->used = ++now;
+        held = *it;
+    }
+    pthread_mutex_unlock(&lock);
+    return held;
+}
+
+int tilewright_arena_hold(void *context, void *stream, uint64_t zero_bytes,
+                          uint64_t scratch_bytes, uint64_t *scratch)
 {
     unsigned long long id;
     *scratch = 0;
     int status = tilewright_driver.stream_id(stream, &id);
     if (status)
         return status;
-    arena *const it = find(context, id);
-    if (it == NULL || it->zero_bytes < zero_bytes || it->scratch_bytes < scratch_bytes)
-        return 0;
-    if (it->spoiled) {
-        status = tilewright_driver.clear(it->scratch - it->zero_bytes, 0, it->zero_bytes, stream);
-        if (status)
-            return status;
-        it->spoiled = 0;
-    }
-    it->used = ++now;
-    *scratch = it->scratch;
-    return 0;
+    const arena held = hold(context, id, zero_bytes, scratch_bytes);
+    if (held.spoiled)
+        status = tilewright_driver.clear(held.scratch - held.zero_bytes, 0, held.zero_bytes, stream);
+    if (status)
+        tilewright_arena_let_go(held.scratch, 1);
+    else
+        *scratch = held.scratch;
+    return status;
 }
 
-void tilewright_arena_spoil(uint64_t scratch)
+void tilewright_arena_let_go(uint64_t scratch, int spoiled)
 {
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < count; ++i)
-        if (arenas[i].scratch == scratch)
-            arenas[i].spoiled = 1;
+        if (arenas[i].scratch == scratch) {
+            arenas[i].busy = 0;
+            arenas[i].spoiled = spoiled;
+        }
+    pthread_cond_broadcast(&idle);
+    pthread_mutex_unlock(&lock);
 }
 
-/* Under the lock: the arena of a stream, or a place for one. */
+/* Under the lock: the arena of a stream, or a place for one; null while calls have them all. */
 static arena *place_for(void *context, unsigned long long stream)
 {
     arena *it = find(context, stream);
-    if (it == NULL && count < TILEWRIGHT_ARENAS)
-        it = memset(&arenas[count++], 0, sizeof *it);
-    if (it == NULL) {
-        it = arenas;
-        for (int i = 1; i < count; ++i)
-            if (arenas[i].used < it->used)
-                it = &arenas[i];
-    }
+    if (it != NULL)
+        return it->busy ? NULL : it;
+    if (count < TILEWRIGHT_ARENAS)
+        return memset(&arenas[count++], 0, sizeof *it);
+    for (int i = 0; i < count; ++i)
+        if (!arenas[i].busy && (it == NULL || arenas[i].used < it->used))
+            it = &arenas[i];
     return it;
 }
 
@@ -128,8 +146,10 @@ static int put(arena made, void *stream, uint64_t *freed)
     const int status = tilewright_driver.stream_id(stream, &made.stream);
     if (status)
         return status;
+    arena *it;
     pthread_mutex_lock(&lock);
-    arena *const it = place_for(made.context, made.stream);
+    while ((it = place_for(made.context, made.stream)) == NULL)
+        pthread_cond_wait(&idle, &lock);
     const arena before = *it;
     made.used = ++now;
     *it = made;
@@ -144,7 +164,8 @@ static int put(arena made, void *stream, uint64_t *freed)
 int tilewright_arena_put(void *context, void *stream, uint64_t scratch, uint64_t zero_bytes,
                          uint64_t scratch_bytes, uint64_t *freed)
 {
-    const arena made = {context, 0, scratch, zero_bytes, scratch_bytes, 0, 0, 0};
+    const arena made = {.context = context, .scratch = scratch, .zero_bytes = zero_bytes,
+                        .scratch_bytes = scratch_bytes};
     return put(made, stream, freed);
 }
 
@@ -167,7 +188,9 @@ int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint
     int status = tilewright_take(&memory, zero_bytes + scratch_bytes, stream);
     if (status)
         return status;
-    const arena made = {context, 0, memory + zero_bytes, zero_bytes, scratch_bytes, 0, 0, 1};
+    const arena made = {.context = context, .scratch = memory + zero_bytes,
+                        .zero_bytes = zero_bytes, .scratch_bytes = scratch_bytes,
+                        .is_drivers = 1};
     status = tilewright_driver.clear(memory, 0, zero_bytes, stream);
     if (status == 0)
         status = put(made, stream, freed);
@@ -176,11 +199,22 @@ int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint
     return status;
 }
 
+/* Under the lock: whether a call enqueues in a context. */
+static int is_busy(void *context)
+{
+    for (int i = 0; i < count; ++i)
+        if (arenas[i].context == context && arenas[i].busy)
+            return 1;
+    return 0;
+}
+
 int tilewright_arena_release(void *context)
 {
     arena found[TILEWRIGHT_ARENAS];
     int many = 0, kept = 0;
     pthread_mutex_lock(&lock);
+    while (is_busy(context))
+        pthread_cond_wait(&idle, &lock);
     for (int i = 0; i < count; ++i)
         if (arenas[i].context == context)
             found[many++] = arenas[i];

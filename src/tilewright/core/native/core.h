@@ -215,14 +215,12 @@ int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint
  * memory.  Returns a CUresult. */
 TILEWRIGHT_API int tilewright_arena_release(void *context);
 
-void tilewright_arena_lock(void);
-void tilewright_arena_unlock(void);
+/* Find where a plan's scratch is on a stream; 0 where the arena is too small.  Until the caller lets
+ * it go no other call enqueues what works there.  Returns a CUresult. */
+int tilewright_arena_hold(void *context, void *stream, uint64_t zero_bytes,
+                          uint64_t scratch_bytes, uint64_t *scratch);
 
-/* Under the lock: where a plan's scratch is on a stream; 0 where the arena is too small. */
-int tilewright_arena_of(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
-                        uint64_t *scratch);
-
-/* Under the lock: what should be zero may not be, because a launch failed. */
-void tilewright_arena_spoil(uint64_t scratch);
+/* `spoiled`: what should be zero may not be, because a launch failed. */
+void tilewright_arena_let_go(uint64_t scratch, int spoiled);
 
 #endif

@@ -282,17 +282,14 @@ static int launch_alone(const tilewright_plan *it, const tilewright_call *call)
 static int launch_shared(const tilewright_plan *it, const tilewright_call *call)
 {
     uint64_t scratch;
-    tilewright_arena_lock();
-    int status = tilewright_arena_of(it->context, call->stream, it->zero_bytes, it->scratch_bytes,
-                                     &scratch);
-    if (status == 0 && scratch == 0)
-        status = TILEWRIGHT_NO_WORKSPACE;
-    else if (status == 0) {
-        status = launch_with(it, call, scratch);
-        if (status)
-            tilewright_arena_spoil(scratch);
-    }
-    tilewright_arena_unlock();
+    int status = tilewright_arena_hold(it->context, call->stream, it->zero_bytes,
+                                       it->scratch_bytes, &scratch);
+    if (status)
+        return status;
+    if (scratch == 0)
+        return TILEWRIGHT_NO_WORKSPACE;
+    status = launch_with(it, call, scratch);
+    tilewright_arena_let_go(scratch, status != 0);
     return status;
 }
 
