@@ -156,6 +156,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "a.npy", "b.npy", "-o", "a.npy", "--trans", "TN"], 2, "is the input a.npy"),
         (["multiply", "a.npy", "b.npy", "-o", "link.npy"], 2, "is the input b.npy"),
         (["solve", "a.npy", "b.npy", "-o", "b.npy"], 2, "is the input b.npy"),
+        (["multiply", "head.npy", "b.npy", "-o", "c.npy"], 2, "head.npy is not an .npy file"),
         (["multiply", "zip.npy", "b.npy", "-o", "c.npy"], 2, "zip.npy is not an .npy file"),
         (["multiply", "v.npy", "b.npy", "-o", "c.npy"], 2, "v.npy holds |V2: bytes whose type"),
         (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
@@ -203,6 +204,8 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
 def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, status, message):
     with open("text.npy", "w") as text:
         text.write("not a matrix")
+    with open("head.npy", "wb") as damaged:
+        damaged.write(b"\x93NUMPY\x01\x00\x10\x00{bad            ")
     with open("zip.npy", "wb") as archive:
         archive.write(b"PK\x03\x04 and no more")
     np.save("z.npy", np.array([[1 + 2j]]))
@@ -214,7 +217,7 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    given = {f"{name}.npy" for name in ("link", "a", "b", "t", "text", "v", "z", "zip")}
+    given = {f"{name}.npy" for name in ["link", "a", "b", "head", "t", "text", "v", "z", "zip"]}
     assert set(os.listdir()) - {"data", "no.json"} == given
 
 

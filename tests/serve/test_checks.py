@@ -34,3 +34,12 @@ def test_types_are_told_apart_by_what_they_are():
             tw.gemm(a, b)
     with pytest.raises(ValueError, match="a is real but b is complex"):
         tw.gemm(tw.DoubleDouble(x), tw.DoubleDouble(x + 0j))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i1"])
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_a_masked_scalar_is_refused(dtype, name):
+    a = np.ones((2, 2), dtype)
+    c = np.ones((2, 2), "i4" if dtype == "i1" else dtype)
+    with pytest.raises(TypeError, match="masked"):
+        tw.gemm(a, a, c, **{name: np.ma.masked})

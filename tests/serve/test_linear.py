@@ -191,3 +191,11 @@ def test_masked_arrays_are_refused():
     ):
         with pytest.raises(TypeError, match="masked arrays"):
             call()
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_conjugated_matrix_that_is_not_transposed_is_refused(pairs):
+    a = np.eye(2) + 1j
+    factors = tw.lu_factor(tw.DoubleDouble(a) if pairs else a)
+    with pytest.raises(ValueError, match="trans='R'"):
+        tw.lu_solve(factors, np.ones(2, "c16"), trans=tw.Trans.R)

@@ -263,6 +263,7 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
     OSError
         If it cannot be read.
     """
+    from tokenize import TokenError
     from zipfile import BadZipFile
 
     import numpy as np
@@ -276,7 +277,7 @@ def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
         else:
             with path.open("rb") as file:
                 array = np.load(file, mmap_mode=None, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile):
+    except (ValueError, EOFError, BadZipFile, SyntaxError, TokenError):  # of a header's text
         raise ValueError(f"{path} is not an .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")

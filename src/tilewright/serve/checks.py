@@ -91,6 +91,7 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
             continue
         if isinstance(value, str):
             raise ValueError(f"{name}={shown(value)} is text; give a number")
+        refuse_masked(value)
         try:
             number = complex(value)
         except OverflowError:  # an integer beyond any floating-point number
@@ -131,6 +132,7 @@ def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]
 
 def _integer(name: str, value: Any) -> int:
     """Return a scalar as an int of 32 bits."""
+    refuse_masked(value)
     try:
         number = None if isinstance(value, complex | np.complexfloating) else int(value)
     except (TypeError, ValueError, OverflowError):

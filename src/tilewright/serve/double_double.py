@@ -168,8 +168,10 @@ class DoubleDouble(Pairs):
         OSError
             If it cannot be read.
         """
+        from tokenize import TokenError
         from zipfile import BadZipFile
 
+        wrong = ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error
         try:
             with open(path, "rb") as file:
                 words = np.load(file, allow_pickle=False)
@@ -179,5 +181,5 @@ class DoubleDouble(Pairs):
                     if name not in words:
                         raise ValueError(f"it has no {name}")
                 return cls(words["hi"], words["lo"])
-        except (ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error) as problem:
+        except (*wrong, SyntaxError, TokenError) as problem:
             raise ValueError(f"{path} is not a double-double .npz file: {problem}") from None

@@ -288,6 +288,8 @@ def lu_solve(
         what `lu_factor` returns.
     """
     op = Trans.parse(trans, "trans")
+    if op == Trans.R:
+        raise ValueError(f"trans={op.value!r} is not for systems; give N, T or C")
     adapter = _adapter_of(*factored, b) if isinstance(factored, tuple | list) else None
     if adapter is not None and len(factored) == 2:
         return _solved_on_device(adapter, *factored, b, op, device)

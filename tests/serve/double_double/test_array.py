@@ -334,3 +334,28 @@ def test_masked_arrays_are_refused():
             make(x)
     with pytest.raises(TypeError, match="masked arrays"):
         tw.DoubleDouble(np.ones(2), x)
+
+
+@pytest.mark.parametrize("one", [0.5, -1, 1j, np.float64(2)])
+def test_integers_of_lists_keep_their_digits_beside_others(one):
+    large = 2**63 + 1
+    assert (tw.DoubleDouble([large, one])[0] - large == 0).all()
+    zeros = tw.DoubleDouble(np.zeros(2))
+    more = [large, one]
+    assert (zeros + more)[0] - large == 0
+    with pytest.raises(ValueError, match="value has dtype object"):
+        tw.DoubleDouble([large, one], 0.0)
+
+
+def test_words_may_be_mapped(tmp_path):
+    a = tw.DoubleDouble(np.arange(9.0).reshape(3, 3))
+    np.save(tmp_path / "words.npy", a.words)
+    mapped = tw.DoubleDouble.of_words(np.load(tmp_path / "words.npy", mmap_mode="r"))
+    for x, y in ((mapped, mapped), (mapped, a), (a, mapped)):
+        assert (tw.gemm(x, y) == a @ a).all()
+
+
+@pytest.mark.parametrize("words", [[1.0, 2.0], np.ma.zeros((3, 2))])
+def test_words_that_are_none_are_refused(words):
+    with pytest.raises(TypeError, match=r"words is a list|masked"):
+        tw.DoubleDouble.of_words(words)

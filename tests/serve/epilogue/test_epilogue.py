@@ -183,6 +183,45 @@ def test_what_goes_wrong_is_named(changes: dict[str, Any], words: str) -> None:
         tw.gemm(**{"a": ONE * 1, "b": ONE * 2, **changes})
 
 
+def test_an_empty_sum_is_zero_whatever_alpha_is() -> None:
+    a, b, bias = np.zeros((2, 0)), np.zeros((0, 3)), np.arange(3.0)
+    for alpha in (np.inf, np.nan):
+        c = tw.gemm(a, b, alpha=alpha, epilogue=tw.Epilogue(bias=bias))
+        np.testing.assert_array_equal(c, [bias, bias])
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_what_has_nothing_to_multiply_is_checked_and_reported(size: int) -> None:
+    a, report = np.ones((size, 2)), tw.Decision()
+    options: dict[str, Any] = {"alpha": 0 if size else 1, "epilogue": tw.Epilogue()}
+    with pytest.raises(ValueError, match="device='none such'"):
+        tw.gemm(a, a.T, device="none such", **options)
+    with pytest.raises(ValueError, match="accuracy='exact'"):
+        tw.gemm(a, a.T, accuracy="exact", **options)
+    tw.gemm(np.eye(2), np.eye(2), accuracy="fp64", report=report)
+    tw.gemm(a, a.T, report=report, **options)
+    assert "'ieee'" in str(report)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_vectors_of_a_matrix_are_multiplied_by_elements() -> None:
+    a, v = np.arange(6.0).reshape(3, 2), np.arange(1.0, 4)[:, None]
+    for name in ("bias", "scale_a"):
+        right = tw.gemm(a, a.T, epilogue=tw.Epilogue(**{name: v}))
+        found = tw.gemm(a, a.T, epilogue=tw.Epilogue(**{name: np.matrix(v)}))
+        np.testing.assert_array_equal(found, right)
+        c = np.matrix(np.ones((3, 3)))
+        tw.gemm(a, a.T, c, epilogue=tw.Epilogue(**{name: v}))
+        np.testing.assert_array_equal(c, right)
+
+
+@pytest.mark.parametrize("wrong", ["f4,zz,,", ("f4", (-2,))])
+def test_types_that_are_none_are_refused_by_name(wrong: Any) -> None:
+    a = np.ones((2, 2), "f2")
+    with pytest.raises(ValueError, match="out_dtype="):
+        tw.gemm(a, a, out_dtype=wrong)
+
+
 def test_an_unknown_activation_is_refused() -> None:
     with pytest.raises(ValueError, match="'tanh' is unknown"):
         tw.Epilogue(activation="tanh")
@@ -271,9 +310,7 @@ def test_results_are_on_the_device_of_their_operands() -> None:
 
     module: Any = SimpleNamespace(
         cuda=SimpleNamespace(Device=device),
-        zeros=lambda *_: current[-1],
         empty=lambda *_: current[-1],
     )
     x = SimpleNamespace(data=SimpleNamespace(device_id=1))
-    assert Library(module).zeros(x, (2, 2), "float32") == 1
     assert Library(module).empty(x, (2, 2), "float32") == 1

@@ -46,11 +46,6 @@ class Library(NumPyLike):
         """Return a context in which new arrays and results are on the device of an array."""
         return self.module.cuda.Device(x.data.device_id) if self.on_device else nullcontext()
 
-    def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
-        """Return zeros of a type beside another array."""
-        with self.beside(like):
-            return self.module.zeros(shape, name)
-
     def joined(self, real: Any, imag: Any) -> Any:
         """Return the complex numbers that have these parts."""
         made = self.module.empty(real.shape, "c16" if real.dtype.itemsize == 8 else "c8")
@@ -97,9 +92,6 @@ class Torch(TorchTensors, Library):
 
     def beside(self, x: Any) -> AbstractContextManager[Any]:
         return nullcontext()  # results of tensors are on their device
-
-    def zeros(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
-        return self.module.zeros(shape, dtype=getattr(self.module, name), device=like.device)
 
     def joined(self, real: Any, imag: Any) -> Any:
         return self.module.complex(real, imag)

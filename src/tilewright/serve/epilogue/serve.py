@@ -145,18 +145,16 @@ def gemm_then(
     out = _out(library, a, c, out_dtype)
     vectors = _vectors(library, epilogue, m, n, out)
     _check(library, a, b, c, alpha, beta, vectors, out)
-    alpha, beta = _number(alpha), _number(beta)
+    alpha, beta = _number(alpha) if k else 0, _number(beta)  # neither a nor b is read
     shape = (*batch, m, n)
     with library.beside(a):
-        if 0 in shape:
-            return library.cast(library.zeros(a, shape, "float32"), out) if c is None else c
         if batch and op_a == Trans.N and _is_one(library, a, b, c, vectors):
             rows = prod(batch) * m
             x, z = (None if y is None else y.reshape(rows, y.shape[-1]) for y in (a, c))
             options = alpha, beta, trans_a, trans_b, out_dtype, rest
             made = gemm_then(multiply, epilogue, x, b, z, *options)
             return made.reshape(shape) if c is None else c
-        multiplies = not batch and k and alpha != 0
+        multiplies = not batch and alpha != 0 and 0 not in shape
         if multiplies and is_narrow(a) and library.on_device and not rest["device"]:
             from tilewright.serve.narrow.calls import Call
 
@@ -165,9 +163,7 @@ def gemm_then(
             made = _fused(library, call, a, b, c, vectors, key)
             if made is not None:
                 return made
-        return _behind(
-            multiply, library, a, b, c, alpha, beta, shape, (op_a, op_b), out, vectors, rest
-        )
+        return _behind(multiply, library, a, b, c, alpha, beta, (op_a, op_b), out, vectors, rest)
 
 
 def _is_one(library: Library, a: Any, b: Any, c: Any, vectors: Vectors) -> bool:
@@ -308,7 +304,6 @@ def _behind(
     c: Any,
     alpha: Any,
     beta: Any,
-    shape: tuple[int, ...],
     operations: tuple[Trans, Trans],
     out: str,
     vectors: Vectors,
@@ -317,13 +312,11 @@ def _behind(
     """Return the result by a product first."""
     kind = type_name(a.dtype)
     wide = kind if kind in (*_FLOATS, *_COMPLEX) else "float32"
-    if alpha == 0:  # neither a nor b is read
-        v = library.zeros(a, shape, wide)
-    else:
-        asked = "float32" if is_narrow(a) and kind != "int8" else None
-        trans_a, trans_b = operations
-        product = multiply(a, b, trans_a=trans_a, trans_b=trans_b, out_dtype=asked, **rest)
-        v = library.cast(product, wide)
+    asked = "float32" if is_narrow(a) and kind != "int8" else None
+    trans_a, trans_b = operations
+    one = int(alpha != 0)
+    product = multiply(a, b, alpha=one, trans_a=trans_a, trans_b=trans_b, out_dtype=asked, **rest)
+    v = library.cast(product, wide)
     with np.errstate(all="ignore"):  # Inf and NaN are results
         v = v if alpha == 0 else _times(library, v, alpha)
         if vectors.scale_a is not None:
@@ -408,4 +401,4 @@ def _vector(
         able = {out, "float32"}
     if type_name(x.dtype) not in able:
         raise ValueError(f"{name}.dtype={x.dtype} does not fit; use {' or '.join(sorted(able))}")
-    return x.reshape(-1)
+    return library.cast(x, type_name(x.dtype)).reshape(-1)

@@ -49,7 +49,7 @@ class NumPyLike(_Adapted):
         """Return an array's numbers in a type: the array itself where it has it."""
         with np.errstate(all="ignore"):  # rounding, infinity and wrapping are meant
             if isinstance(x, np.ndarray):
-                return x.astype(dtype_of(name), copy=False)
+                return np.asarray(x).astype(dtype_of(name), copy=False)  # * of a matrix is @
             return x if type_name(x.dtype) == name else x.astype(name)
 
     def put(self, c: Any, values: Any) -> None:
@@ -77,7 +77,7 @@ class NumPyLike(_Adapted):
         """Return the name of a type, or nothing for what is none."""
         try:
             named = np.dtype(dtype)  # "f4" is float32
-        except TypeError:  # a name that only another library knows, or no type at all
+        except (TypeError, ValueError, SyntaxError):  # another library's name, or no type at all
             return type_name(dtype) if isinstance(dtype, str) else ""
         return type_name(named) if named.isnative else ""
 

@@ -41,7 +41,7 @@ def of_pairs(high: Any, low: Any) -> Words:
 def floats(name: str, x: Any) -> NDArray[Any]:
     """Return float64 or complex128; refuse what would lose digits."""
     refuse_masked(x)
-    array = np.asarray(x)
+    array = _unrounded(x)
     if array.dtype.kind not in "biufc" or array.dtype.itemsize > 8 * (
         1 + (array.dtype.kind == "c")
     ):
@@ -68,7 +68,7 @@ def words_of(value: Any) -> Words:
         value = value.tolist()  # mpmath's and python-flint's matrices
     elif hasattr(value, "table"):
         value = value.table()
-    array = np.asarray(value)
+    array = _unrounded(value)
     if array.dtype in (DOUBLE_DOUBLE["e"].dtype, DOUBLE_DOUBLE["w"].dtype):
         return _of_structured(array)
     if array.dtype.kind in "OUS":
@@ -82,6 +82,16 @@ def words_of(value: Any) -> Words:
         low = np.where(np.isfinite(high), rest, 0).astype(np.float64)
         parts.append(normalised(high, low))
     return side_by_side(parts)
+
+
+def _unrounded(value: Any) -> NDArray[Any]:
+    """Return an array of the numbers; of objects where NumPy's common type rounds integers."""
+    array = np.asarray(value)
+    if isinstance(value, list | tuple) and array.dtype in (np.float64, np.complex128):
+        objects = np.asarray(value, dtype=object)
+        if any(isinstance(x, int | np.integer) and abs(int(x)) > 2**53 for x in objects.flat):
+            return objects
+    return array
 
 
 def _of_structured(array: NDArray[Any]) -> Words:

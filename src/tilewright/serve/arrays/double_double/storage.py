@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.precision import DOUBLE_DOUBLE
 from tilewright.serve.arrays.double_double.entry import of_pairs, side_by_side, words_of
+from tilewright.serve.checks import refuse_masked
 
 __all__ = ["Storage"]
 
@@ -40,10 +41,13 @@ class Storage:
 
         Raises
         ------
-        ValueError
-            If they are not float64 with 2, or 2 x 2, behind the shape.
+        ValueError, TypeError
+            If they are not float64 with 2, or 2 x 2, behind the shape; or masked.
         """
         tail = (2, 2) if is_complex else (2,)
+        refuse_masked(words)
+        if not hasattr(words, "dtype"):
+            raise TypeError(f"words is a {type(words).__name__}; give an array of float64")
         if words.dtype != np.float64 or tuple(words.shape[len(words.shape) - len(tail) :]) != tail:
             raise ValueError(
                 f"words.shape={tuple(words.shape)} of {words.dtype} is not float64 ending in {tail}"
