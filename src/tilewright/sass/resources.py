@@ -34,11 +34,6 @@ class Resources:
     max_threads: int | None
     instructions: int
 
-    @property
-    def spills(self) -> bool:
-        """Whether anything lives in local memory that registers should hold."""
-        return bool(self.local_loads or self.local_stores)
-
 
 def resources(kernel: Kernel) -> Resources:
     """Return what a kernel takes.

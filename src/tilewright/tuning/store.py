@@ -88,14 +88,11 @@ class Pruned:
         Winners that met the criteria and were kept.
     groups : tuple
         ``(device_name, stencil, version, measurements)`` of what was removed.
-    dry_run : bool
-        Whether nothing was touched.
     """
 
     removed: int
     spared: int
     groups: tuple[tuple[str, str, int, int], ...]
-    dry_run: bool
 
 
 class Store:
@@ -387,7 +384,7 @@ def _prune(
         (row["device_name"], row["stencil"], row["version"], row["measurements"]) for row in rows
     )
     removed = sum(group[3] for group in groups)
-    return Pruned(removed, met - removed, groups, dry_run)
+    return Pruned(removed, met - removed, groups)
 
 
 def _drop_unused(connection: sqlite3.Connection) -> None:
