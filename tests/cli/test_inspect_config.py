@@ -234,3 +234,9 @@ def test_a_heuristic_is_told_not_enforced() -> None:
     found = tw.inspect_config({**tile, **reads}, partial=True)
     assert any(rule.startswith("register reuse") for rule in found.unlikely)
     assert found.kernel.loop is not None
+
+
+@pytest.mark.parametrize("wrong", [5, "block_m=64", [("block_m", 64)]])
+def test_what_is_no_config_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match=f"config is a {type(wrong).__name__}"):
+        tw.inspect_config(wrong)  # type: ignore[arg-type]

@@ -171,7 +171,8 @@ class DoubleDouble(Pairs):
         from tokenize import TokenError
         from zipfile import BadZipFile
 
-        wrong = ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error
+        wrong: tuple[type[Exception], ...] = (BadZipFile, zlib.error, EOFError, TypeError)
+        wrong += ValueError, AttributeError, SyntaxError, TokenError  # of a header's text
         try:
             with open(path, "rb") as file:
                 words = np.load(file, allow_pickle=False)
@@ -181,5 +182,5 @@ class DoubleDouble(Pairs):
                     if name not in words:
                         raise ValueError(f"it has no {name}")
                 return cls(words["hi"], words["lo"])
-        except (*wrong, SyntaxError, TokenError) as problem:
+        except wrong as problem:
             raise ValueError(f"{path} is not a double-double .npz file: {problem}") from None

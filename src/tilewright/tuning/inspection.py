@@ -133,6 +133,8 @@ def inspect_config(
     if family.only_on and not family.suits(device):
         raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {family.only_on}")
     space = schedule_space(family, variant, device, proved(arch))
+    if not isinstance(config, Mapping | None):
+        raise TypeError(f"config is a {type(config).__name__}; give a mapping of names to values")
     values, stored_mode = config_and_mode(family.name, config or {})
     mode = stored_mode if mode is None else mode
     usual = family.default(variant, device)  # which refuses a GPU where a CPU is needed

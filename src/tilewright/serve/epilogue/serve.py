@@ -145,7 +145,8 @@ def gemm_then(
     out = _out(library, a, c, out_dtype)
     vectors = _vectors(library, epilogue, m, n, out)
     _check(library, a, b, c, alpha, beta, vectors, out)
-    alpha, beta = _number(alpha) if k else 0, _number(beta)  # neither a nor b is read
+    # An empty sum stays empty whatever alpha is.
+    alpha, beta = _number(alpha) if k else 0, _number(beta)
     shape = (*batch, m, n)
     with library.beside(a):
         if batch and op_a == Trans.N and _is_one(library, a, b, c, vectors):
