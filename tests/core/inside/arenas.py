@@ -300,6 +300,24 @@ def devices(driver, device, monkeypatch):
     monkeypatch.setattr(cuda_device, "device_at", lambda ordinal: (device, other)[ordinal])
 
 
+def test_nothing_is_freed_of_a_context_whose_address_another_one_has(driver, device):
+    """Its memory went with it, and may be somebody else's."""
+    for stream in (1, 2):
+        plan_of(driver, device).run(call(stream))
+    number = ctypes.c_ulonglong.in_dll(driver.library, "fake_context")
+    before, number.value = number.value, 77
+    try:
+        for stream in range(3, 4 + MANY):  # the first two are the oldest
+            plan_of(driver, device).run(call(stream))
+        mine = driver.kinds.count("free")
+        with driver.within(CONTEXT):
+            assert arenas.core().tilewright_arena_release(ctypes.c_void_p(CONTEXT)) == 0
+    finally:
+        number.value = before
+    assert driver.kinds.count("allocate") == 3 + MANY
+    assert (mine, driver.kinds.count("free")) == (1, 1 + MANY)
+
+
 def test_a_full_queue_holds_no_other_stream_up(driver, device):
     """Whose launches the first one's device may wait for."""
     plan, done = plan_of(driver, device), []

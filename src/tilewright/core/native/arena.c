@@ -20,7 +20,8 @@ enum { RELAXED = 2 };
 
 typedef struct {
     void *context;
-    unsigned long long stream; /* the driver's number */
+    unsigned long long context_id; /* an address may be that of another context later */
+    unsigned long long stream;     /* the driver's number */
     uint64_t scratch, zero_bytes, scratch_bytes;
     uint64_t used; /* when, in calls */
     int busy;      /* a call enqueues what works in it */
@@ -120,6 +121,13 @@ void tilewright_arena_sizes(uint64_t *zero_bytes, uint64_t *scratch_bytes)
     *scratch_bytes = *scratch_bytes > LEAST_SCRATCH ? power(*scratch_bytes) : LEAST_SCRATCH;
 }
 
+/* Whether an arena's context is the one that it was made in, with which its memory goes. */
+static int is_there(const arena *it)
+{
+    unsigned long long id;
+    return tilewright_driver.context_id(it->context, &id) == 0 && id == it->context_id;
+}
+
 /* Free an arena's memory that is the driver's, in whose place another came.  Its own stream does it
  * in its order; of another, which may be gone, all work of its context has to end first.  Where that
  * cannot be, the memory goes with the context. */
@@ -131,7 +139,7 @@ static void free_memory(const arena *it, const arena *other, void *stream)
     if (it->context == other->context && it->stream == other->stream &&
         tilewright_driver.free(memory, stream) == 0)
         return;
-    if (tilewright_driver.push(it->context))
+    if (!is_there(it) || tilewright_driver.push(it->context))
         return;
     if (tilewright_driver.exchange_mode(&mode) == 0) {
         if (tilewright_driver.synchronize() == 0)
@@ -143,7 +151,9 @@ static void free_memory(const arena *it, const arena *other, void *stream)
 
 static int put(arena made, void *stream, uint64_t *freed)
 {
-    const int status = tilewright_driver.stream_id(stream, &made.stream);
+    int status = tilewright_driver.stream_id(stream, &made.stream);
+    if (status == 0)
+        status = tilewright_driver.context_id(made.context, &made.context_id);
     if (status)
         return status;
     arena *it;
@@ -226,7 +236,7 @@ int tilewright_arena_release(void *context)
         return 0;
     const int status = tilewright_driver.synchronize();
     for (int i = 0; i < many; ++i)
-        if (found[i].is_drivers)
+        if (found[i].is_drivers && is_there(&found[i]))
             tilewright_driver.free_now(found[i].scratch - found[i].zero_bytes);
     return status;
 }
