@@ -20,6 +20,14 @@
 #define THREADS 256
 #define APART (THREADS / SIDE)
 
+/* Of a tile's rows in shared memory, so that a column's elements lie in other banks; where that takes
+ * more than the 32 KiB that every OpenCL device has, they follow each other. */
+#if ELEMENT_BYTES == 32 && defined(__OPENCL_VERSION__)
+#define PITCH SIDE
+#else
+#define PITCH (SIDE + 1)
+#endif
+
 #if ELEMENT_BYTES == 2
 typedef unsigned short element;
 #elif ELEMENT_BYTES == 4
@@ -69,7 +77,7 @@ HELPER element real_part(element x)
 KERNEL THREADS_PER_BLOCK(THREADS) void mirror_triangle(isize n, GLOBAL element *x, isize offset,
                                                        isize ld, int lower)
 {
-    SHARED_ARRAY element tile[SIDE * (SIDE + 1)];
+    SHARED_ARRAY element tile[SIDE * PITCH];
     const isize tiles = (n + SIDE - 1) / SIDE;
     const isize row = (isize)BLOCK_ID % tiles * SIDE, column = (isize)BLOCK_ID / tiles * SIDE;
     const int side = THREAD_ID % SIDE, first = THREAD_ID / SIDE;
@@ -79,7 +87,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void mirror_triangle(isize n, GLOBAL element *
         return; /* all threads of a block alike */
     UNROLL for (int j = first; j < SIDE; j += APART)
         if (side < rows && j < columns)
-            tile[j * (SIDE + 1) + side] = x[offset + row + side + (column + j) * ld];
+            tile[j * PITCH + side] = x[offset + row + side + (column + j) * ld];
     BARRIER();
     UNROLL for (int i = first; i < SIDE; i += APART) {
         /* Element (i, side) of the tile. */
@@ -87,10 +95,10 @@ KERNEL THREADS_PER_BLOCK(THREADS) void mirror_triangle(isize n, GLOBAL element *
         if (i >= rows || side >= columns)
             continue;
         if (lower ? row + i > column + side : row + i < column + side)
-            x[to] = conjugate(tile[side * (SIDE + 1) + i]);
+            x[to] = conjugate(tile[side * PITCH + i]);
 #if HERMITIAN
         else if (row + i == column + side)
-            x[to] = real_part(tile[side * (SIDE + 1) + i]);
+            x[to] = real_part(tile[side * PITCH + i]);
 #endif
     }
 }
