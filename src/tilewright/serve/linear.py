@@ -299,7 +299,7 @@ def lu_solve(
         raise TypeError(f"b is a {type(b).__name__}; give np.asarray(b), or a DoubleDouble")
     if b.ndim not in (1, 2) or len(b) != n:
         raise ValueError(f"b.shape={b.shape} should be {(n,)}, or {n} rows of right-hand sides")
-    if isinstance(b, np.ndarray) and (b.dtype.kind not in "biufcV" or b.dtype.names):
+    if isinstance(b, np.ndarray) and (b.dtype.kind not in "biufcV" or b.dtype.type is np.void):
         raise ValueError(f"b.dtype={b.dtype} is of no numbers; give b.astype({lu.dtype.name!r})")
     if _is_complex(b) and not _is_complex(lu):
         raise ValueError("b is complex but a is real; factor a * (1 + 0j)")
