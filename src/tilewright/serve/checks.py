@@ -46,10 +46,14 @@ def loaded(name: str) -> Any:
     return None if is_begun else found
 
 
+def _is_masked(x: Any) -> bool:
+    masked = loaded("numpy.ma")
+    return masked is not None and isinstance(x, masked.MaskedArray)
+
+
 def refuse_masked(*given: Any) -> None:
     """Refuse NumPy's masked arrays: nothing here looks at a mask."""
-    masked = loaded("numpy.ma")
-    if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
+    if any(map(_is_masked, given)):
         raise TypeError("masked arrays are not taken; fill them first with .filled(value)")
 
 
@@ -91,7 +95,8 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
             continue
         if isinstance(value, str):
             raise ValueError(f"{name}={shown(value)} is text; give a number")
-        refuse_masked(value)
+        if _is_masked(value):
+            raise TypeError(f"{name} is masked; give a number")
         try:
             number = complex(value)
         except OverflowError:  # an integer beyond any floating-point number
@@ -132,7 +137,8 @@ def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]
 
 def _integer(name: str, value: Any) -> int:
     """Return a scalar as an int of 32 bits."""
-    refuse_masked(value)
+    if _is_masked(value):
+        raise TypeError(f"{name} is masked; give an int of 32 bits")
     try:
         number = None if isinstance(value, complex | np.complexfloating) else int(value)
     except (TypeError, ValueError, OverflowError):

@@ -30,7 +30,7 @@ def double_double_arrays(given: list[Any]) -> Any:
                 f" convert with DoubleDouble({name})"
             )
     of = type(given[0])
-    kinds = {np.ndarray if isinstance(x.words, np.memmap) else type(x.words) for x in given}
+    kinds = {type(x.words) for x in given}
     cupy = loaded("cupy")
     if kinds == {np.ndarray}:
         return _OnNumPy(of)

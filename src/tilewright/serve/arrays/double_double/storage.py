@@ -53,7 +53,9 @@ class Storage:
                 f"words.shape={tuple(words.shape)} of {words.dtype} is not float64 ending in {tail}"
             )
         made = cls.__new__(cls)
-        made.words, made.is_complex = words, is_complex
+        # A memory map's are NumPy's, too.
+        made.words = np.asarray(words) if isinstance(words, np.ndarray) else words
+        made.is_complex = is_complex
         return made
 
     # -- where it is -----------------------------------------------------------------
