@@ -1,4 +1,4 @@
-"""Kernels compiled for batches: blocks in z compute products of their own."""
+"""Kernels compiled for batches: by blocks in z, or by persistent ones that take tiles in turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.portfolio.measure_batches import batch_configs
 from tilewright.portfolio.verify import Batched, Grouped, check_batches
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import stencil
+from tilewright.stencil import Variant, stencil
 from tilewright.tuning.verify import Bench, certify
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
@@ -21,7 +21,15 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 def check(device, config: Config, name: str) -> None:
     family, of = stencil(config.stencil), variant(name)
     kernel = device.compile(family.source(config, of, device.dialect).batched())
-    check_batches(Bench(device, kernel, Batched(family, config, of), config, of))
+    check_batches(Bench(device, kernel, Batched(family, config, of), config, of, blocks=2))
+
+
+def _of_tiles(of: Variant, persistent: int, pingpong: int) -> Config:
+    """Return the first of Hopper's tensor cores that is such a one."""
+    return next(
+        one for one in stencil("wgmma").batch_configs(of)
+        if (one["multiprocessors"] > 0, one["pingpong"]) == (persistent, pingpong)
+    )  # fmt: skip
 
 
 @pytest.mark.every(2)
@@ -46,6 +54,16 @@ def test_asynchronous_kernels_compute_batches(
 def test_tensor_cores_compute_batches(tmp_path: Path, name: str) -> None:
     emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
     check(emulated, stencil("wgmma").batch_configs(variant(name))[0], name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("pingpong", [0, 1])
+@pytest.mark.parametrize("name", ["bf16TN", "fp16_f32NT", "int8TN"])
+def test_persistent_blocks_go_through_the_tiles_of_all_products(
+    tmp_path: Path, name: str, pingpong: int
+) -> None:
+    emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    check(emulated, _of_tiles(variant(name), 1, pingpong), name)
 
 
 @needs_compiler
@@ -118,6 +136,14 @@ def test_kernels_that_share_tiles_take_no_batches():
     assert family.geometry(config).batches
     for more in ({"persistent": 1}, {"tma": 1}, {"parallel_split_k": 1}):
         assert not family.geometry(Config(config.stencil, {**config, **more})).batches
+
+
+def test_persistent_blocks_of_a_batch_are_as_many_as_fit():
+    geometry = stencil("wgmma").geometry(_of_tiles(variant("bf16TN"), 1, 0))
+    launch = geometry.batched(1000, 1000, 9)
+    assert (launch.grid, launch.batch) == ((9 * 64, 1), 1)
+    assert launch.on(132).grid == (132, 1)
+    assert geometry.batched(100, 100, 9).on(132).grid == (9, 1)
 
 
 def test_a_batch_has_blocks_in_z():

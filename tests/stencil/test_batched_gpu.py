@@ -29,7 +29,7 @@ def test_kernels_for_batches_keep_the_contract(hopper: LiveDevice, name: str) ->
         kernel = hopper.compile(family.source(config, of, "cuda").batched())
         many = Batched(family, config, of)
         certify(hopper, kernel, many, config, of)
-        check_batches(Bench(hopper, kernel, many, config, of))
+        check_batches(Bench(hopper, kernel, many, config, of, blocks=2))
 
 
 @pytest.mark.parametrize("name", ["fp16NN", "fp16TT", "fp16_f32NT"])

@@ -28,7 +28,10 @@ _SHORT, _LONGEST_SUM = 128, 500_000
 _LONG_PRODUCTS = 2.0**36
 
 # Elements of the largest operand of all of a batch: beyond these, time grows in proportion.
-_BATCH_ELEMENTS = 1 << 24
+_BATCH_ELEMENTS = 1 << 26
+
+# Blocks in z of a launch at most.
+_MOST_BATCH = 65535
 
 
 def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
@@ -45,19 +48,19 @@ def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
 
 
 def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
-    """Yield batches: sides from 8 to 512, all small, any and all large in turn, every eighth odd.
+    """Yield batches: sides to 45, to 512, from 64 to 512 and from 32 to 2048 in turn.
 
-    A third of batches has so few products that they do not fill a device.
+    They are 8 or more, every eighth odd.  A third of batches does not fill a device.
     """
     rng = np.random.default_rng(seed)
     for number in range(count):
-        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0))[number % 3]
+        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0), (5.0, 11.0))[number % 4]
         sides = [round(2.0**x) for x in rng.uniform(least, most, 3)]
         odd = rng.random(3) < 1 / 8
         m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
         largest = _BATCH_ELEMENTS / max(m * n, m * k, n * k)
         share = rng.uniform(0.1, 0.6) if rng.random() < 1 / 3 else rng.uniform(0.6, 1.0)
-        batch = max(2, round(largest**share))
+        batch = min(_MOST_BATCH, max(2, round(largest**share)))
         ops = variant.trans_a, variant.trans_b
         yield Problem(m, n, k, variant.precision, *ops, batch=batch)
 

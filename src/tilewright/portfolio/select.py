@@ -56,7 +56,7 @@ _OTHERS_SHORT = 8
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
 _BATCHES_MEAN, _BATCHES_MOST = 0.005, 0.06
-_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 6, 6, 3
+_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 8, 8, 3
 
 # Of groups, whose large problems are as large and on so many multiprocessors, an H100's.
 _GROUP_SIDE, _GROUP_MULTIPROCESSORS = 4096, 132

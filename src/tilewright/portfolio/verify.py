@@ -23,6 +23,9 @@ from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
 __all__ = ["Batched", "Grouped", "Verified", "check_batches", "verify"]
 
+# Of a batch, where blocks stay: so few that each computes tiles of several products.
+_BLOCKS = 2
+
 
 @dataclass
 class Verified:
@@ -248,7 +251,7 @@ def _wrong(
         loaded = live.load(code, portfolio.machine_code(code.digest))
         certify(live, loaded, family, kernel.config, kernel.variant)
         if batched:
-            check_batches(Bench(live, loaded, family, kernel.config, kernel.variant))
+            check_batches(Bench(live, loaded, family, kernel.config, kernel.variant, _BLOCKS))
     except DeviceLostError as error:
         raise DeviceLostError(f"{kernel.name}, {mode}: {error}") from None
     except (WrongResultError, BackendError, PortfolioError) as error:

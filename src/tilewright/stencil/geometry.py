@@ -358,9 +358,14 @@ class Geometry:
         return whole and self.folded and not (self.tma or self.persistent or self.stream_k)
 
     def batched(self, m: int, n: int, batch: int) -> Launch:
-        """Return the launch for m x n results of so many products, where a kernel `batches`."""
-        whole = replace(self, split_k=None, persistent=False, stream_k=0)
-        return replace(whole.launch(m, n), batch=-(-batch // self.products))
+        """Return the launch for m x n results of so many products, where a kernel `batches`.
+
+        Products have blocks of their own in z, but persistent ones take the tiles of all.
+        """
+        whole = replace(self, split_k=None, stream_k=0).launch(m, n)
+        if self.persistent:
+            return replace(whole, grid=(whole.grid[0] * batch, 1))
+        return replace(whole, batch=-(-batch // self.products))
 
     def grouped(self, sizes: Sequence[tuple[int, int]]) -> Launch:
         """Return the launch for m x n results, where a kernel is one for groups."""

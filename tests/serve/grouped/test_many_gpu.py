@@ -115,6 +115,23 @@ def test_tensors_of_short_types(cuda, name):
         assert torch.allclose(c.float(), x.float() @ weights.float(), rtol=2e-2, atol=0.2)
 
 
+def test_new_results_that_were_allocated_at_once_are_apart(cuda, cupy):
+    """By autograd, too: what changes one in place leaves what is saved of others as it is."""
+    torch = imported("torch")
+    tokens = [torch.ones((m, 16), device="cuda") for m in (5, 0, 7, 1)]
+    for width in (24, 3):
+        found = tw.grouped_gemm(tokens, [torch.ones((16, width), device="cuda")] * 4)
+        assert [x.shape for x in found] == [(m, width) for m in (5, 0, 7, 1)]
+        kept = torch.ones(1, device="cuda", requires_grad=True) * found[0]  # which is saved
+        found[2] += 1
+        kept.sum().backward()
+        assert bool((found[0] == 16).all() and (found[2] == 17).all() and (found[3] == 16).all())
+    a = [cupy.ones((m, 16), "f4") for m in (5, 0, 7, 1)]
+    found = tw.grouped_gemm(a, [cupy.ones((16, 3), "f4")] * 4)
+    found[0][...] = 0
+    assert [float(x.sum()) for x in found] == [0, 0, 7 * 48, 48]
+
+
 def test_tensors_that_are_no_operands_are_refused(cuda):
     """Though calls like it, but for one tensor, were made before."""
     torch = imported("torch")

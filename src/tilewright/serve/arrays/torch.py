@@ -13,6 +13,7 @@ from tilewright.serve import warm
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 from tilewright.serve.arrays.inside import of_torch
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from tilewright.serve.request import Device, Request
@@ -108,10 +109,24 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     return _strided_view(made, _ALL[dtype], made_here=True)
 
 
-def new_arrays(like: Any, shapes: Iterable[tuple[int, ...]], dtype: Any) -> list[Any]:
-    """Return new row-major tensors of a type on a tensor's device."""
-    device = like.device
-    return [_empty(shape, dtype=dtype, device=device) for shape in shapes]
+def new_arrays(like: Any, shapes: Iterable[tuple[int, int]], dtype: Any) -> list[Any]:
+    """Return new row-major matrices of a type on a tensor's device.
+
+    They lie one behind the other in memory that is allocated once: PyTorch takes microseconds for
+    each allocation, and for each view.  To autograd they are apart: a split that is "unsafe" gives
+    no views, so that what changes one in place leaves the others' versions as they are.
+    """
+    sizes = list(shapes)
+    width = sizes[0][1]
+    if width * dtype.itemsize % CHUNK_BYTES == 0 and all(n == width for _, n in sizes):
+        rows = [m for m, _ in sizes]
+        whole = _empty((sum(rows), width), dtype=dtype, device=like.device)
+        return list(torch.unsafe_split_with_sizes(whole, rows))
+    step = max(1, CHUNK_BYTES // dtype.itemsize)
+    pieces = [x for m, n in sizes for x in (m * n, -(m * n) % step)]
+    whole = _empty(sum(pieces), dtype=dtype, device=like.device)
+    parts = torch.unsafe_split_with_sizes(whole, pieces)[::2]
+    return [part.view(shape) for part, shape in zip(parts, sizes, strict=True)]
 
 
 def run(request: Request, device: Device) -> None:

@@ -53,7 +53,8 @@ def grouped_gemm(
     Returns
     -------
     list of array
-        `c`'s arrays, or new ones.
+        `c`'s arrays, or new ones: of CuPy and PyTorch on a CUDA device parts of one allocation,
+        which is freed with the last of them.
 
     Raises
     ------

@@ -13,6 +13,14 @@ struct result {
     epilogue then;
 };
 
+/* The same of another product, so many elements on. */
+HELPER result moved(result to, isize step)
+{
+    to.c += step;
+    to.aligned = to.aligned && step * OUTPUT_BYTES % 8 == 0;
+    return to;
+}
+
 /* sum * 2^exponent, correctly rounded: in two steps, of which the first is exact unless
  * the whole becomes zero or infinite. */
 HELPER scalar scaled_by_power(scalar sum, int exponent)

@@ -56,6 +56,8 @@
  * Each tells the next when it has met all its operands: before, the barriers of the stages
  * could not tell whether they are full of this tile's or of one's before.
  *
+ * Of a batch they go through the tiles of all products (words.cuh).
+ *
  * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
  * (by_threads.cuh; cp_async.cuh, of 32 bits).
  *
@@ -119,6 +121,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     /* alpha = 0 reads no operand; sums stay zero. */
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
     const tiles all = tiles_of(m, n);
+    const unsigned int end = TILES_OF_BATCH(all.count);
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
@@ -129,13 +132,13 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                        mine.count);
 #else
         if (THREAD_ID % GROUP < PRODUCERS)
-            for (unsigned int number = all.first; number < all.count; number += all.stride)
-                bring_tile(&a, &b, MATRIX_A, MATRIX_B, arena, &at, tile_at(m, n, number, rank), 0,
-                           steps);
+            for (unsigned int number = all.first; number < end; number += all.stride)
+                bring_tile(&a, &b, MATRIX_A(number, all.count), MATRIX_B(number, all.count), arena,
+                           &at, tile_at(m, n, TILE_OF(number, all.count), rank), 0, steps);
 #endif
     } else {
         take_registers();
-        c = C_OF_BATCH(c);
+        c = FIRST_C(c);
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned,
                            EPILOGUE_OF_ARGUMENTS};
@@ -154,7 +157,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         const unsigned int turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
-        for (unsigned int number = all.first + turn * all.stride; number < all.count;
+        for (unsigned int number = all.first + turn * all.stride; number < end;
              number += turns * all.stride) {
             accumulator sum[SUMS_OF_THREAD];
             if (PINGPONG)
@@ -164,7 +167,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);
-            store_tile(to, tile_at(m, n, number, rank), sum);
+            store_tile(C_OF(to, number, all.count),
+                       tile_at(m, n, TILE_OF(number, all.count), rank), sum);
         }
 #endif
     }

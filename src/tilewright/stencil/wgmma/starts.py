@@ -155,23 +155,26 @@ _FP8: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 128, 1, 2, 1, 1, 8, 0, 1),
 )
 
-# For batches, of which a block computes one tile and goes; block_k in bytes.
+# For batches; block_k in bytes.  Blocks of the smallest tiles compute one and go.  Others are
+# persistent: a tile's first loads and its store, which take as long as the multiplies of a short
+# sum, pass beside the multiplies of other tiles.
 _BATCHED: tuple[tuple[int, ...], ...] = (
-    (64, 64, 64, 1, 64, 2, 2), (64, 64, 64, 1, 128, 3, 2), (128, 64, 128, 1, 128, 4, 2),
-    (128, 128, 128, 2, 128, 4, 1), (128, 256, 128, 2, 128, 4, 1), (256, 128, 256, 2, 128, 4, 1),
-)  # fmt: skip
+    (64, 64, 64, 1, 0, 64, 2, 2, 0),
+    (64, 64, 64, 1, 0, 128, 3, 2, 0),
+    (128, 128, 128, 2, 0, 128, 6, 1, 132),
+    (64, 256, 64, 2, 0, 128, 5, 1, 132),
+    (128, 64, 128, 2, 1, 128, 8, 1, 132),
+    (64, 128, 64, 2, 1, 128, 8, 1, 132),
+)
 _BATCHED_NAMES = (
-    "block_m", "block_n", "instruction_m", "consumers", "block_k", "stages", "min_blocks",
+    "block_m", "block_n", "instruction_m", "consumers", "pingpong", "block_k", "stages",
+    "min_blocks", "multiprocessors",
 )  # fmt: skip
 _SMALL_NAMES = "block_m", "block_n", "block_k", "matrices", "min_blocks"
-_SAME = {
-    "pingpong": 0, "partials": 1, "cluster_m": 1, "cluster_n": 1, "swizzle_rows": 8,
-    "multiprocessors": 0,
-}  # fmt: skip
+_SAME = {"partials": 1, "cluster_m": 1, "cluster_n": 1, "swizzle_rows": 8}
 
-# FP8's sums, of which tensor cores keep 14 bits, are promoted as often as elsewhere; a thread has
-# registers for two sets of these numbers.
-_PROMOTE_K, _MOST_SUMS = 128, 64
+# FP8's sums, of which tensor cores keep 14 bits, are promoted as often as elsewhere.
+_PROMOTE_K = 128
 
 
 def starts(
@@ -231,11 +234,9 @@ def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
         return ()
     promote_k = _PROMOTE_K if of.dtype_name.startswith("float8") else 0
     found = []
-    for *sides, consumers, bytes_k, stages, min_blocks in _BATCHED:
-        if promote_k and sides[0] * sides[1] > 128 * consumers * _MOST_SUMS:
-            continue
-        shape = *sides, consumers, bytes_k // of.element_bytes, stages, min_blocks
+    for shape in _BATCHED:
         named = dict(zip(_BATCHED_NAMES, shape, strict=True))
+        named["block_k"] //= of.element_bytes
         found.append(_SAME | {"promote_k": promote_k} | named)
     if of.element_bytes == 2:
         found += [dict(zip(_SMALL_NAMES, shape, strict=True)) for shape in SMALL]

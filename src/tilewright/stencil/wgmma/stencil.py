@@ -72,6 +72,14 @@ def _by_tma(config: Config) -> bool:
     return bool(config.get("tma", 1))
 
 
+def _in_turn(config: Config, arithmetic: Arithmetic) -> bool:
+    """Whether blocks go through the tiles of all products of a batch.
+
+    Those of residues have a product each, whose number says what remains of it.
+    """
+    return bool(config.get("multiprocessors", 0)) and arithmetic.result != "residues"
+
+
 class Wgmma(Stencil):
     """GEMM by warpgroup multiplies, fed through a ring by the copy engine.
 
@@ -227,7 +235,8 @@ class Wgmma(Stencil):
         if is_small(config):
             return small.small_arguments(config, variant, made_of, whole, batch, steps)
         made = arguments(whole, made_of, config, variant.k_fast)
-        return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
+        found = (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
+        return (*found, np.int32(batch)) if _in_turn(config, made_of) else found
 
     def source_for_batch_of_parts(self, config: Config, variant: Variant) -> Source:
         """Return the source that multiplies the parts of all products of a batch."""
@@ -371,4 +380,5 @@ class Wgmma(Stencil):
             part_bytes=part,
             second="add_parts_of_slices" if split_k else "",
             unit=f"{self.name} {self.version}",
+            persistent=_in_turn(config, made),
         )

@@ -26,18 +26,36 @@
 #define EPILOGUE 0
 #endif
 
-/* With BATCHED blocks in z compute products of their own: a map has all matrices of an operand in
- * the place of parts, of which there is one, or one matrix that all products have. */
-#ifdef BATCHED
+/* With BATCHED a launch computes many products: a map has all matrices of an operand in the place of
+ * parts, of which there is one, or one matrix that all products have.  Blocks in z have a product
+ * each; where BATCHED is 2 they go through the tiles of all, one product's behind another's. */
+#ifndef BATCHED
+#define BATCHED 0
+#endif
+#if BATCHED == 2
+#define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c, int batch
+#define TILES_OF_BATCH(tiles) ((tiles) * (unsigned int)batch)
+#define TILE_OF(number, tiles) ((number) % (tiles))
+#define MATRIX_A(number, tiles) ((int)((number) / (tiles)) * many_a)
+#define MATRIX_B(number, tiles) ((int)((number) / (tiles)) * many_b)
+#define FIRST_C(c) (c)
+#define C_OF(to, number, tiles) moved(to, (isize)((number) / (tiles)) * step_c)
+#elif BATCHED == 1
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
-#define MATRIX_A ((int)blockIdx.z * many_a)
-#define MATRIX_B ((int)blockIdx.z * many_b)
-#define C_OF_BATCH(c) ((c) + (isize)blockIdx.z * step_c)
+#define TILES_OF_BATCH(tiles) (tiles)
+#define TILE_OF(number, tiles) (number)
+#define MATRIX_A(number, tiles) ((int)blockIdx.z * many_a)
+#define MATRIX_B(number, tiles) ((int)blockIdx.z * many_b)
+#define FIRST_C(c) ((c) + (isize)blockIdx.z * step_c)
+#define C_OF(to, number, tiles) (to)
 #else
 #define BATCH_ARGUMENTS
-#define MATRIX_A 0
-#define MATRIX_B 0
-#define C_OF_BATCH(c) (c)
+#define TILES_OF_BATCH(tiles) (tiles)
+#define TILE_OF(number, tiles) (number)
+#define MATRIX_A(number, tiles) 0
+#define MATRIX_B(number, tiles) 0
+#define FIRST_C(c) (c)
+#define C_OF(to, number, tiles) (to)
 #endif
 
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
