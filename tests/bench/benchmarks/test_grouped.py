@@ -40,7 +40,7 @@ def test_a_call_that_fails_has_no_replay(statuses):
 def test_a_peer_without_times_is_a_dash():
     row = {"precision": "s", "group": "x", "flops": 2e6, "us": 2.0, "graph_us": 1.0}
     _, [line] = grouped.BENCHMARK.table([row | {"cublas_us": 3.0}])
-    assert line == ["s", "x", "1.0", "1.50", "-", "-", "1", "-"]
+    assert line == ["s", "x", "1.0", "1.50", "-", "-", "2", "-", "1", "-"]
 
 
 def test_groups_are_the_same_for_a_seed():
