@@ -1,5 +1,7 @@
 /* Products of sizes of their own in one launch, as prelude/grouped.h has it: a block computes one
- * tile of the problem that is its place in z, as kernel.cuh's do, and goes. */
+ * tile of the problem that is its place in z, as kernel.cuh's do, and goes.  Persistent ones, which
+ * look in the table for the problem of each tile, took a little less for large products and much more
+ * for small ones. */
 
 #include "wgmma/parts.cuh"
 
