@@ -97,6 +97,17 @@ def spec(name, **more):
     return DeviceSpec(name, "NVIDIA Corporation", "gpu", 114, 32, 1024, 49152, **more)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kernel_rate": "x"}, {"kernel_rate": float("nan")}, {"promote_k": "a"}, {"promote_k": 1.5},
+     {"compiled": "x"}],
+)  # fmt: skip
+def test_what_is_no_number_or_no_kernel_is_named(wrong):
+    [(name, value)] = wrong.items()
+    with pytest.raises(ValueError, match=f"^{name}={value!r} is no"):
+        tw.bound(SGEMM, device="h100", transfer="kernel_rate" in wrong, **wrong)
+
+
 def test_live_devices_are_recognised_by_name():
     live = described(spec("NVIDIA H100 80GB HBM3", clock_hz=1.755e9), "cuda:0")
     assert live.id == "cuda:0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
+from numbers import Integral, Real
 
 from tilewright.bounds import modern, nakasato, residues, tensor_terms
 from tilewright.bounds.asked import Asked
@@ -78,10 +79,12 @@ def _check(problem: Problem, how: How) -> None:
         )
     if not problem.flops:
         raise ValueError(f"size={problem.shape} is empty; a bound needs sizes of 1 or more")
-    if how.kernel_rate is not None and not how.kernel_rate > 0:
-        raise ValueError(f"kernel_rate={how.kernel_rate} is no rate; give FLOP/s above 0")
-    if how.promote_k is not None and not how.promote_k > 0:
-        raise ValueError(f"promote_k={how.promote_k} is no interval; give 1 step of k or more")
+    if how.kernel_rate is not None and not _is_positive(how.kernel_rate, Real):
+        raise ValueError(f"kernel_rate={how.kernel_rate!r} is no rate; give FLOP/s above 0")
+    if how.promote_k is not None and not _is_positive(how.promote_k, Integral):
+        raise ValueError(f"promote_k={how.promote_k!r} is no interval; give 1 step of k or more")
+    if how.compiled is not None and not isinstance(how.compiled, Compiled):
+        raise ValueError(f"compiled={how.compiled!r} is none; give a tilewright.bounds.Compiled")
     if how.arithmetic not in ARITHMETIC:
         raise ValueError(
             f"arithmetic={how.arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
@@ -97,6 +100,11 @@ def _check(problem: Problem, how: How) -> None:
     ):
         if value is not None and without:
             raise ValueError(f"{name}={value} means nothing without {without}; leave it out")
+
+
+def _is_positive(x: object, kind: type[Real | Integral]) -> bool:
+    """Whether it is a number of a kind, above 0."""
+    return isinstance(x, kind) and x > 0  # type: ignore[operator]  # of numbers.Real
 
 
 def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: How) -> Bound:

@@ -269,6 +269,12 @@ def test_sums_go_along_an_axis():
     assert (x.sum(axis=1) == x.hi.sum(axis=1)).all()
     assert tw.DoubleDouble(np.zeros((0, 3))).sum(axis=0).shape == (3,)
     assert tw.DoubleDouble(np.zeros(0, complex)).sum().is_complex
+    solid = np.arange(24.0).reshape(2, 3, 4)
+    for axes in ((0, 2), (-1, 1), (0, 1, 2), (1,), ()):
+        assert (tw.DoubleDouble(solid).sum(axes) == solid.sum(axes)).all()
+    for axes, why in (((0, 0), "twice"), ((0, -2), "twice"), ((0, 7), "none of 2"), ("x", "'x'")):
+        with pytest.raises(ValueError, match=why):
+            x.sum(axes)
 
 
 @pytest.mark.parametrize("value", [[1.5, "0.1"], [1 + 2j, 3j]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -112,14 +113,30 @@ class Pairs(Storage):
                      namespace.where(finite, size[1] * scale, 0.0))  # fmt: skip
         return self._made([words])
 
-    def sum(self, axis: int | None = None) -> Self:
-        """Return the sum along an axis, or of all elements, added in pairs."""
-        x = self
+    def sum(self, axis: int | tuple[int, ...] | None = None) -> Self:
+        """Return the sum along an axis or several, or of all elements, added in pairs.
+
+        Raises
+        ------
+        ValueError
+            If an axis is no dimension, or one is given twice.
+        """
         if axis is None:
-            x, axis = x.reshape(x.size), 0
-        if not -x.ndim <= axis < x.ndim:
-            raise ValueError(f"axis={axis} is none of {x.ndim} dimensions")
-        axis %= x.ndim
+            return self.reshape(self.size).sum(0)
+        given = axis if isinstance(axis, tuple) else (axis,)
+        for one in given:
+            if not isinstance(one, Integral) or not -self.ndim <= one < self.ndim:
+                raise ValueError(f"axis={axis!r} is none of {self.ndim} dimensions")
+        axes = {int(one) % self.ndim for one in given}
+        if len(axes) < len(given):
+            raise ValueError(f"axis={axis!r} names a dimension twice; give each once")
+        x = self
+        for one in sorted(axes, reverse=True):
+            x = x._sum_along(one)
+        return x
+
+    def _sum_along(self, axis: int) -> Self:
+        x = self
         before = (slice(None),) * axis
         if x.shape[axis] == 0:
             kind = complex if x.is_complex else float
