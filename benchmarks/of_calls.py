@@ -200,13 +200,12 @@ def long_sums() -> str:
 
 def strided_batches() -> str:
     """Return how batches stand beside cuBLAS's call and the bound, a line a precision and size."""
-    return _told(batched.BENCHMARK, "h100/batched", without="fp32")
+    return _told(batched.BENCHMARK, "h100/batched")
 
 
-def _told(benchmark: Benchmark, name: str, left: int = 1, without: str = "") -> str:
+def _told(benchmark: Benchmark, name: str, left: int = 1) -> str:
     """Return a benchmark's own table of what is committed, with precisions' names."""
-    found = [row for row in rows(name) if row["precision"] != without]
-    head, lines = benchmark.table(found)
+    head, lines = benchmark.table(rows(name))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     return table_of(name, ["", *head[1:]], cells, left)
 
@@ -214,7 +213,7 @@ def _told(benchmark: Benchmark, name: str, left: int = 1, without: str = "") -> 
 def batches() -> str:
     """Return how batches of ``"fp32"`` stand beside those in single precision and cuBLAS's."""
     mine, ieee = (
-        {tuple(row["size"]): row for row in rows("h100/batched") if row["precision"] == name}
+        {tuple(row["size"]): row for row in rows("h100/batched_fp32") if row["precision"] == name}
         for name in ("fp32", "s")
     )
     lines = []
@@ -225,7 +224,7 @@ def batches() -> str:
             str(size[0]), str(row["batch"]), f"{rate:.1f}", beside, f"{row['ratio']:.2f}"
         ])  # fmt: skip
     head = ["m = n = k", "products", "TFLOP/s", '`"ieee"`: time / ours', "cuBLAS SGEMM's"]
-    return table_of("h100/batched", head, lines)
+    return table_of("h100/batched_fp32", head, lines)
 
 
 def c_calls() -> str:
