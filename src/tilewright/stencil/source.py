@@ -124,7 +124,7 @@ class Source:
     unit : str
         The source's name and version, such as ``"simt_async 2"``; empty for one that no portfolio
         holds.  The version is raised whenever what it computes or how it is launched changes.
-    persistent : bool
+    in_turn : bool
         Whether blocks go through the tiles of all products where it is `batched`.
     """
 
@@ -135,7 +135,7 @@ class Source:
     part_bytes: int = 0
     second: str = ""
     unit: str = ""
-    persistent: bool = False
+    in_turn: bool = False
 
     @property
     def identity(self) -> str:
@@ -169,8 +169,8 @@ class Source:
         """Return this kernel for batches: with steps of A, B and C as arguments behind the others.
 
         Blocks in z compute matrices of their own (prelude/batched.h, in place of prelude/run_if.h,
-        so that the text of other kernels stays as it was compiled), and BATCHED is 1.  Persistent
-        ones take how many products there are as their last argument; BATCHED is 2.
+        so that the text of other kernels stays as it was compiled), and BATCHED is 1.  Those that go
+        through all products `in_turn` take how many there are as their last argument; BATCHED is 2.
 
         Raises
         ------
@@ -181,4 +181,4 @@ class Source:
         text = self.text.replace(alone, many)
         if text == self.text and "BATCHED" not in text:
             raise ValueError(f"unit={self.unit!r} takes no batches; use a stencil's kernel")
-        return replace(self, text=text, defines={**self.defines, "BATCHED": 1 + self.persistent})
+        return replace(self, text=text, defines={**self.defines, "BATCHED": 1 + self.in_turn})

@@ -272,6 +272,10 @@ def test_sums_go_along_an_axis():
     solid = np.arange(24.0).reshape(2, 3, 4)
     for axes in ((0, 2), (-1, 1), (0, 1, 2), (1,), ()):
         assert (tw.DoubleDouble(solid).sum(axes) == solid.sum(axes)).all()
+    for axes in (None, 0, (0, 1), ()):  # nothing to add
+        one = tw.DoubleDouble([[1.0]])
+        one.sum(axes)[...] = 2
+        assert one[0, 0] == 1
     for axes, why in (((0, 0), "twice"), ((0, -2), "twice"), ((0, 7), "none of 2"), ("x", "'x'")):
         with pytest.raises(ValueError, match=why):
             x.sum(axes)

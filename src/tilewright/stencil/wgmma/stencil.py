@@ -380,5 +380,5 @@ class Wgmma(Stencil):
             part_bytes=part,
             second="add_parts_of_slices" if split_k else "",
             unit=f"{self.name} {self.version}",
-            persistent=_in_turn(config, made),
+            in_turn=_in_turn(config, made),
         )

@@ -130,7 +130,8 @@ class Pairs(Storage):
         axes = {int(one) % self.ndim for one in given}
         if len(axes) < len(given):
             raise ValueError(f"axis={axis!r} names a dimension twice; give each once")
-        x = self
+        # Where nothing is added the result would share memory with the array.
+        x = self.copy() if all(self.shape[one] == 1 for one in axes) else self
         for one in sorted(axes, reverse=True):
             x = x._sum_along(one)
         return x
