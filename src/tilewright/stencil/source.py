@@ -169,8 +169,9 @@ class Source:
         """Return this kernel for batches: with steps of A, B and C as arguments behind the others.
 
         Blocks in z compute matrices of their own (prelude/batched.h, in place of prelude/run_if.h,
-        so that the text of other kernels stays as it was compiled), and BATCHED is 1.  Those that go
-        through all products `in_turn` take how many there are as their last argument; BATCHED is 2.
+        so that the text of other kernels stays as it was compiled), and BATCHED is 1.  Blocks that
+        go through all products `in_turn` take the number of these as their last argument; BATCHED
+        is 2.
 
         Raises
         ------
