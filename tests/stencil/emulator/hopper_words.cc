@@ -159,8 +159,11 @@ void wait_for_parity(unsigned at, unsigned parity)
 void start_box(const box_copy &c)
 {
     check_box(c);
-    auto all = [c] {
-        for (int rank = 0; rank < (int)now.shared.size(); ++rank)
+    const int mine = rank_now();
+    auto all = [c, mine] {
+        if (!c.mask)
+            return copy_box_to(c, mine);
+        for (int rank = 0; c.mask >> rank; ++rank)
             if (c.mask >> rank & 1)
                 copy_box_to(c, rank);
     };

@@ -38,11 +38,12 @@ static_assert(sizeof(tensor) <= 128);
 
 struct box_copy {
     tensor from;
-    unsigned to, full, mask;
+    unsigned to, full;
+    unsigned mask; /* a bit for each block of a cluster; 0: to the block that asks, alone */
     int at[3];
 };
 
-/* Start copying a box to the same place of every block of a mask. */
+/* Start copying a box to the same place of each block that it is for. */
 void start_box(const box_copy &c);
 
 /* ---- the tensor cores ---- */

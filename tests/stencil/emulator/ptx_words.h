@@ -106,7 +106,7 @@ inline void leave_to_engine() {} /* here threads and boxes see one memory */
 
 inline void copy_lines(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z)
 {
-    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_now(), {x, y, z}};
+    emulated::box_copy c = {{}, to, full, 0, {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
 }

@@ -29,7 +29,7 @@ inline void copy_box_to_all(const tensor_map *map, shared_at to, shared_at full,
 }
 inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int row, int column)
 {
-    copy_box_to_all(map, to, full, row, column, 1 << emulated::rank_now());
+    copy_box_to_all(map, to, full, row, column, 0);
 }
 
 inline void begin_multiplies() { emulated::now.current->fenced = true; }

@@ -36,7 +36,7 @@ template <bool SHARED_BY_BLOCKS>
 inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z,
                      unsigned short mask)
 {
-    emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 1u << emulated::rank_now(), {x, y, z}};
+    emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 0u, {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
 }
