@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilewright.backend.opencl.device as opencl_device
 from tilewright.backend import CompileError, OutOfMemoryError, device, devices
 from tilewright.microbench.peak import measured_peak
-from tilewright.stencil import Launch, Source
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.stencil import Launch, Source, Variant, stencil
 
 DOUBLE_IT = Source(
     "kernel void twice(global float *x) { x[get_global_id(0)] *= FACTOR; }", {"FACTOR": 2}, "twice"
@@ -28,6 +31,22 @@ def test_compile_errors_name_the_first_mistake(live):
     with pytest.raises(CompileError, match="undeclared identifier 'oops'") as caught:
         live.compile(Source("kernel void f() { oops; }", {}, "f"))
     assert "oops" in caught.value.detail
+
+
+def test_pocl_5_does_not_optimise_blocks_of_several_threads(cpu, monkeypatch):
+    """It makes wrong kernels of them; those of one thread a block it may optimise."""
+    monkeypatch.setattr(opencl_device, "version_of", lambda text: (5, 0))
+    device, built = opencl_device.OpenCLDevice(cpu.raw, "opencl:9"), []
+    build = device._build
+    monkeypatch.setattr(
+        device, "_build", lambda text, options: built.append(options) or build(text, options)
+    )
+    of = Variant(precision("s"), Trans.N, Trans.N)
+    for name, optimised in (("portable", False), ("packed", True)):
+        family = stencil(name)
+        config = family.default(of, device.spec)
+        device.compile(family.source(config, of, "opencl"))
+        assert ("-cl-opt-disable" not in built.pop()) is optimised
 
 
 def test_too_much_memory_is_said_so(cpu):

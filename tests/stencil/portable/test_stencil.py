@@ -20,7 +20,8 @@ from tilewright.precision import PRECISIONS
 from tilewright.space import Config
 from tilewright.stencil.portable import Portable
 
-DEVICES = devices()
+# CUDA devices have tests of their own (test_gpu.py).
+DEVICES = [live for live in devices() if live.backend == "opencl"]
 
 # Blocks are at most 32 x 32 x 16 here: sizes below, at and above them, primes and ones,
 # with leading dimensions and offsets that allow vectors of elements and that forbid them.

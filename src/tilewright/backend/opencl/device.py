@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import threading
 import time
 import warnings
@@ -25,7 +26,7 @@ from tilewright.backend.base import (
     OutOfMemoryError,
 )
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
+from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of, version_of
 from tilewright.backend.opencl.pocl_cache import Compiled, pocl_cache
 from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
 from tilewright.dataclass import dataclass
@@ -40,6 +41,13 @@ __all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
 OPTIONS = ("-cl-std=CL1.2", "-w")  # PoCL counts warnings on its caller's stderr
+
+# PoCL 5 (Ubuntu 24.04 has it) optimises kernels whose blocks have several threads to wrong ones:
+# the pre-pass of parts writes nothing, products lose elements.  PoCL 3 and 6 do not, and without
+# optimisation 5 is right, too.
+_MISCOMPILING = (5,)
+_UNOPTIMISED = "-cl-opt-disable"
+_SEVERAL_THREADS = re.compile(r"^KERNEL THREADS_\w+\(", re.MULTILINE)
 
 
 # Arguments belong to a kernel until it is enqueued, whatever the queue.
@@ -151,6 +159,7 @@ class OpenCLDevice(LiveDevice):
         # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
         # binary would compile every kernel once more, for a launch of unknown size.
         self._is_pocl = platform.name == "Portable Computing Language"
+        self._miscompiles = self._is_pocl and version_of(platform.version)[:1] == _MISCOMPILING
 
     def compile(self, source: Source, *, rewrite: Rewrite | None = None) -> Kernel:
         """Compile a source, or take it from the disk cache."""
@@ -162,10 +171,13 @@ class OpenCLDevice(LiveDevice):
     def _compiled(self, source: Source) -> Kernel:
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
-        options = [*OPTIONS, *macros]
+        constant = OPTIONS
+        if self._miscompiles and _SEVERAL_THREADS.search(source.text):
+            constant += (_UNOPTIMISED,)
+        options = [*constant, *macros]
         own = pocl_cache() if self._is_pocl else None
         one = replace(source, entry="") if own is not None else source
-        key = self._cache.key(one, OPTIONS, self.fingerprint)
+        key = self._cache.key(one, constant, self.fingerprint)
         compiled = None
         if own is not None:
             make = partial(self._build, source.text, options)

@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.backend.opencl.pocl_cache import starting
 from tilewright.hardware import DeviceSpec
 
-__all__ = ["missing", "opencl", "ordered_devices", "spec_of"]
+__all__ = ["missing", "opencl", "ordered_devices", "spec_of", "version_of"]
 
 
 @lru_cache(maxsize=1)
@@ -36,7 +36,7 @@ def missing() -> str:
     return "no OpenCL driver is here; run: pip install pocl-binary-distribution, or install a GPU's"
 
 
-def _version(text: str) -> tuple[int, ...]:
+def version_of(text: str) -> tuple[int, ...]:
     """Return the last dotted number: "OpenCL 3.0 PoCL 3.1+debian" is PoCL 3.1."""
     found = re.findall(r"(\d+(?:\.\d+)+)", text.split(",")[0])
     return tuple(int(part) for part in found[-1].split(".")) if found else (0,)
@@ -70,7 +70,7 @@ def _ordered(cl: ModuleType) -> list[Any]:
             continue
         for device in devices:
             is_gpu = bool(device.type & cl.device_type.GPU)
-            order = (not is_gpu, [-part for part in _version(platform.version)], position)
+            order = (not is_gpu, [-part for part in version_of(platform.version)], position)
             found.append((order, device))
     return [device for _, device in sorted(found, key=lambda entry: entry[0])]
 

@@ -240,7 +240,11 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
     run_if += PRODUCT * DECISIONS;
 #endif
     RETURN_UNLESS_WANTED
+#if GUARDED || EXPONENTS == EXPONENTS_OF_TOPS
     SHARED_ARRAY int found[SLOTS];
+#else /* PoCL 5 ends the process where an array in shared memory is not used */
+    SHARED int *const found = 0;
+#endif
     SHARED_ARRAY floats transposed[TRANSPOSE_A || TRANSPOSE_B ? OUTER * INNER / VECTOR : 1];
     const isize of_a = tiles_of(inner_a, outer_a);
     FOR_ITS_TILES(at, of_a + tiles_of(inner_b, outer_b) - 1) {
