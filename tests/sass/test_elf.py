@@ -95,10 +95,12 @@ def test_every_truncation_is_refused_or_read(path: Path) -> None:
         _read_all(data[:length])
 
 
-@given(
+_CHANGES = given(
     arch=st.sampled_from(["sm_80", "sm_90a", "sm_100"]),
     changes=st.lists(st.tuples(st.integers(0, 11_935), st.integers(0, 255)), max_size=6),
 )
+
+
 def changed_bytes_never_crash_it(arch: str, changes: list[tuple[int, int]]) -> None:
     data = bytearray(kept(arch))
     for position, value in changes:
@@ -106,11 +108,13 @@ def changed_bytes_never_crash_it(arch: str, changes: list[tuple[int, int]]) -> N
     _read_all(bytes(data))
 
 
-@given(
+_HEADERS = given(
     position=st.integers(0, 63),
     value=st.binary(min_size=1, max_size=8),
     table=st.booleans(),
 )
+
+
 def changed_headers_never_crash_it(position: int, value: bytes, table: bool) -> None:
     data = bytearray(kept("sm_90a"))
     if table:  # the section headers instead of the file's
@@ -121,11 +125,11 @@ def changed_headers_never_crash_it(position: int, value: bytes, table: bool) -> 
 
 # Reading a kernel to the end takes a tenth of a second: the same few every time, and by
 # `make thorough` many.
-DAMAGES = (changed_bytes_never_crash_it, changed_headers_never_crash_it)
+DAMAGES = ((_CHANGES, changed_bytes_never_crash_it), (_HEADERS, changed_headers_never_crash_it))
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(("drawn", "damage"), DAMAGES, ids=["bytes", "headers"])
 @pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
-def test_damage_never_crashes_it(damage, examples: int) -> None:
-    settings(max_examples=examples, derandomize=examples < 100)(damage)()
+def test_damage_never_crashes_it(drawn, damage, examples: int) -> None:
+    settings(max_examples=examples, derandomize=examples < 100)(drawn(damage))()

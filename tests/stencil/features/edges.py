@@ -58,8 +58,6 @@ CLAMPED = Feature(
         for name, way, old, new, check in (
             ("an element outside is copied", simt("sTN", "clamped"),
              ELEMENT, "copy_element(place(i, stage), piece)", Check(3, 5, 64)),
-            ("a chunk outside is copied", simt("sNT", "clamped"),
-             PIECE, "copy_chunk(place(i, stage), piece)", Check(8, 8, 64)),
             ("rows are not told apart", simt("sTN", "clamped"), ALONG, "0", Check(40, 9, 64)),
             ("a part outside is copied", TALL[2],
              ELEMENT, "copy_element(place(i, stage), piece)", Check(70, 30, 64)),
