@@ -107,9 +107,9 @@ def test_a_triangle_is_mirrored(everywhere, size, hermitian, n, lower, more):
 
 
 @pytest.mark.parametrize("element_bytes", [2, 4, 8, 16, 32])
-def test_a_tile_fits_the_local_memory_that_every_opencl_device_has(live, element_bytes):
+def test_a_tile_fits_the_local_memory_that_every_opencl_device_has(cpu, element_bytes):
     import pyopencl as cl
 
-    kernel = live.compile(MovedTriangle(element_bytes, mirrored=True).source("opencl")).handle
+    kernel = cpu.compile(MovedTriangle(element_bytes, mirrored=True).source("opencl")).handle
     used = cl.kernel_work_group_info.LOCAL_MEM_SIZE
-    assert 0 < kernel.get_work_group_info(used, live.raw) <= 32768
+    assert 0 < kernel.get_work_group_info(used, cpu.raw) <= 32768
