@@ -111,7 +111,8 @@ def test_what_won_a_race_of_this_size_comes_first(ship):
     assert (chosen.config, chosen.ns, chosen.tuned_on) == (FIRST, 9e5, "SGEMM NN 4096")
     assert config_of(square(4095)) == SECOND
     assert config_of(replace(SQUARE, lda=5000)) == SECOND  # columns are not contiguous
-    assert config_of(SQUARE, spec=replace(H100, name="NVIDIA H200")) == SECOND
+    assert config_of(SQUARE, spec=replace(H100, name="NVIDIA H200")) == FIRST  # as many
+    assert config_of(SQUARE, spec=replace(H100, multiprocessors=114)) == SECOND
 
 
 def test_of_two_races_of_one_size_the_faster_counts(ship):

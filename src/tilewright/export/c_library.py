@@ -171,9 +171,9 @@ def _devices(kernels: KernelSet) -> Iterator[str]:
     # The target itself where nothing was measured: a table is never empty.
     found = kernels.devices or [(kernels.target.spec.name, kernels.target.spec.multiprocessors)]
     yield f"const int tilewright_device_count = {len(found)};\n"
-    yield "const tilewright_device tilewright_devices[] = {"
-    for name, multiprocessors in found:
-        yield f"    {{{_string(name)}, {multiprocessors}}},"
+    yield "const int64_t tilewright_devices[] = {"
+    for _, multiprocessors in found:
+        yield f"    {multiprocessors},"
     yield "};\n"
 
 

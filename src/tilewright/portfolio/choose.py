@@ -1,6 +1,7 @@
 """Which kernel serves a problem, in which launch mode: one rule for every caller.
 
-1. What won a race of exactly this size, columns contiguous, on this model of device.
+1. What won a race of exactly this size, columns contiguous, on a device with as many
+   multiprocessors.
 2. Else the kernel of which the shortest time is expected (`tilewright.portfolio.model`), more where
    its machine code for the problem's launch mode does not ship (`tilewright.portfolio.instances`).
 3. On a device without costs the kernel tuned nearest in size; without any the stencil's default.
@@ -242,11 +243,11 @@ def _raced(
     won = [
         (not table.own[at], table.kernels[at].won[sizes], at)
         for at in map(int, able)
-        if sizes in table.kernels[at].won and (table.own[at] or table.portfolios[at].names(spec))
+        if sizes in table.kernels[at].won and (table.own[at] or table.portfolios[at].fits(spec))
     ]
     if not won:
         return None
-    if all(table.portfolios[at].names(spec) for _, _, at in won):
+    if len({table.portfolios[at].model for _, _, at in won}) == 1:
         won = [(False, ns, at) for _, ns, at in won]  # times of one model may be compared
     _, ns, at = min(won)
     return at, ns

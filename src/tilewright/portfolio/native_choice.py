@@ -7,7 +7,7 @@ is expected, in some microseconds.  The structures mirror those of ``core/native
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tilewright.core import library
 from tilewright.dataclass import dataclass
@@ -85,7 +85,7 @@ class _Problem(ctypes.Structure):
 
 
 class _Place(ctypes.Structure):
-    _fields_ = (("multiprocessors", _LONG), ("is_", ctypes.c_uint64), ("memory", ctypes.c_uint64))
+    _fields_ = (("multiprocessors", _LONG), ("alike", ctypes.c_uint64), ("memory", ctypes.c_uint64))
 
 
 class _Copying(ctypes.Structure):
@@ -112,8 +112,8 @@ class Row:
         Whether there is machine code, by the number of the launch mode.
     own : bool
         Whether it is the user's: it serves every launch mode.
-    is_named : bool
-        Whether it was measured on this very model of device.
+    device : int
+        What it was measured on, by number.
     """
 
     at: int
@@ -121,7 +121,7 @@ class Row:
     costs: Sequence[float]
     compiled: Sequence[bool]
     own: bool
-    is_named: bool
+    device: int
 
 
 def fits_tables(geometry: Geometry) -> bool:
@@ -140,7 +140,11 @@ def fits_tables(geometry: Geometry) -> bool:
 
 
 def native_choice(
-    rows: Sequence[Row], variant: Variant, multiprocessors: int, memory_bytes: int
+    rows: Sequence[Row],
+    variant: Variant,
+    multiprocessors: int,
+    memory_bytes: int,
+    alike: Collection[int],
 ) -> NativeChoice | None:
     """Return the core's choice among some kernels.
 
@@ -154,6 +158,8 @@ def native_choice(
         Of the problems.
     multiprocessors, memory_bytes : int
         Of the device.
+    alike : collection of int
+        Which devices, by number, have as many multiprocessors.
     """
     core = library()
     if core is None or multiprocessors < 1:
@@ -162,7 +168,9 @@ def native_choice(
         return None
     if any(max(sizes) >= _MOST_SIZE for one in rows for sizes in one.kernel.won):
         return None
-    return NativeChoice(core, rows, variant, _Place(multiprocessors, 1, memory_bytes))
+    return NativeChoice(
+        core, rows, variant, _Place(multiprocessors, sum(1 << one for one in alike), memory_bytes)
+    )
 
 
 class NativeChoice:
@@ -267,7 +275,7 @@ def _kernel(row: Row) -> _Kernel:
         made.costs = (_DOUBLE * len(row.costs))(*row.costs)
     if won:
         made.won = (_Won * len(won))(*won)
-    made.device = 0 if row.is_named else _NONE
+    made.device = row.device
     return made
 
 

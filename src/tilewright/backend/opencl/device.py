@@ -171,7 +171,7 @@ class OpenCLDevice(LiveDevice):
     def _compiled(self, source: Source) -> Kernel:
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
-        constant = OPTIONS
+        constant: tuple[str, ...] = OPTIONS
         if self._miscompiles and _SEVERAL_THREADS.search(source.text):
             constant += (_UNOPTIMISED,)
         options = [*constant, *macros]

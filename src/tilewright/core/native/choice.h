@@ -84,11 +84,11 @@ typedef struct {
     int64_t batch; /* such products in one launch; 0 or 1: one */
 } tilewright_problem;
 
-/* What the device is: its multiprocessors, which of those that kernels were measured on, a bit each,
- * and its memory in bytes. */
+/* What the device is: its multiprocessors, which of those that kernels were measured on have as
+ * many, a bit each, and its memory in bytes. */
 typedef struct {
     int64_t multiprocessors;
-    uint64_t is;
+    uint64_t alike;
     uint64_t memory;
 } tilewright_place;
 

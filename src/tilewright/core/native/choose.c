@@ -1,6 +1,7 @@
 /* Which kernel serves a problem, in which launch mode: what tilewright.portfolio.choose does.
  *
- *  1. What won a race of exactly this size, columns contiguous, on this model of device.
+ *  1. What won a race of exactly this size, columns contiguous, on a device with as many
+ *     multiprocessors.
  *  2. Else the kernel of which the shortest time is expected (model.c), longer without machine code
  *     for the problem's launch mode.
  *  3. Without costs the kernel tuned nearest in size; without any the default.
@@ -40,16 +41,17 @@ static double slower(const tilewright_kernel *it, const tilewright_problem *p, d
     return ns * times + area * 1e-6 * more;
 }
 
-static int is_named(const tilewright_kernel *it, const tilewright_place *place)
+/* Whether it was measured on a device with as many multiprocessors. */
+static int is_alike(const tilewright_kernel *it, const tilewright_place *place)
 {
-    return it->device != TILEWRIGHT_NONE && (place->is >> it->device & 1) != 0;
+    return it->device != TILEWRIGHT_NONE && (place->alike >> it->device & 1) != 0;
 }
 
 /* The time of a race of this very size; null where the kernel won none that counts here. */
 static const double *raced(const tilewright_kernel *it, const tilewright_problem *p,
                            const tilewright_place *place)
 {
-    if (!it->own && !is_named(it, place))
+    if (!it->own && !is_alike(it, place))
         return NULL;
     for (int i = 0; i < it->won_count; ++i)
         if (it->won[i].m == p->m && it->won[i].n == p->n && it->won[i].k == p->k)
@@ -69,13 +71,15 @@ static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
                                               const tilewright_place *place, double *least)
 {
     const tilewright_kernel *best = NULL;
-    int alike = 1; /* times of one model may be compared */
+    int device = TILEWRIGHT_NONE, alike = 1; /* times of one model may be compared */
     if (!is_contiguous(p) || p->batch > 1)
         return NULL;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
-        if (raced(it, p, place) != NULL && tilewright_takes(&it->geometry, p))
-            alike = alike && is_named(it, place);
+        if (raced(it, p, place) == NULL || !tilewright_takes(&it->geometry, p))
+            continue;
+        alike = alike && (device == TILEWRIGHT_NONE || it->device == device);
+        device = it->device;
     }
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];

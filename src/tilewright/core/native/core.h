@@ -60,7 +60,6 @@ typedef struct {
     int (*context_id)(void *context, unsigned long long *id);
     int (*context_device)(int *device);
     int (*device_attribute)(int *value, int attribute, int device);
-    int (*device_name)(char *name, int length, int device);
     int (*device_memory)(size_t *bytes, int device);
     int (*load)(void **module, const void *image);
     int (*unload)(void *module);

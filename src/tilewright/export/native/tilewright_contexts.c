@@ -71,7 +71,6 @@ static tw_status look_at_device(tilewright_context *it)
 {
     int device, many = 0, major = 0;
     size_t memory = 0;
-    char name[256] = "";
     int result = tilewright_driver.current(&it->handle);
     if (result == 0)
         result = tilewright_driver.context_device(&device);
@@ -81,17 +80,14 @@ static tw_status look_at_device(tilewright_context *it)
         result = tilewright_driver.device_attribute(&major, COMPUTE_CAPABILITY_MAJOR, device);
     if (result == 0)
         result = tilewright_driver.device_memory(&memory, device);
-    if (result == 0)
-        result = tilewright_driver.device_name(name, sizeof name, device);
     if (result)
         return tilewright_status_of(result);
     it->begins_early = major >= EARLY_FROM;
     it->place.memory = memory;
     it->place.multiprocessors = many > 0 ? many : 1;
     for (int i = 0; i < tilewright_device_count; ++i)
-        if (tilewright_devices[i].multiprocessors == many &&
-            strcmp(tilewright_devices[i].name, name) == 0)
-            it->place.is |= (uint64_t)1 << i;
+        if (tilewright_devices[i] == many)
+            it->place.alike |= (uint64_t)1 << i;
     return TW_OK;
 }
 
@@ -139,7 +135,7 @@ tw_status tilewright_current(tilewright_context **here)
 tilewright_place tilewright_here(void)
 {
     tilewright_context *here;
-    const tilewright_place first = {tilewright_devices[0].multiprocessors, 1, 0};
+    const tilewright_place first = {tilewright_devices[0], 1, 0};
     return tilewright_current(&here) == TW_OK ? here->place : first;
 }
 

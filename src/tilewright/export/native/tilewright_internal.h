@@ -55,12 +55,6 @@ typedef struct {
     unsigned part_bytes;         /* what each block needs of a workspace */
 } tilewright_code;
 
-/* A model of device that kernels were measured on, and its multiprocessors. */
-typedef struct {
-    const char *name;
-    int64_t multiprocessors;
-} tilewright_device;
-
 /* What copies a precision's operands (realign.cl). */
 typedef struct {
     tilewright_copying takes;
@@ -73,7 +67,8 @@ typedef struct {
 
 extern const tilewright_code tilewright_codes[];
 extern const int tilewright_code_count;
-extern const tilewright_device tilewright_devices[];
+/* Multiprocessors of the devices that kernels were measured on. */
+extern const int64_t tilewright_devices[];
 extern const int tilewright_device_count; /* at least one, at most 64 */
 
 /* By precision (s d c z), and by the operations on A and B (N T C). */
