@@ -161,14 +161,17 @@ def other_model() -> str:
     there = {_call_of(row): row for row in rows("h100/calls") if "ratio" in row}
     lines = []
     for kind, what, least_us in (
-        ("squares", "squares, 512 to 16384", 0), ("random", "random, cuBLAS above 20 us", 20),
-        ("random", "random, all", 0),
+        ("squares", "squares, 512 to 16384", 0), ("layers", "layers of language models", 0),
+        ("random", "random, cuBLAS above 20 us", 20), ("random", "random, all", 0),
     ):  # fmt: skip
-        found = [(row, there[_call_of(row)]) for row in of_kind(kind, "h200/calls")]
+        found = [
+            (row, there[_call_of(row)])
+            for row in of_kind(kind, "h200/calls") if "ratio" in row and _call_of(row) in there
+        ]  # fmt: skip
         for letter in dict.fromkeys(row["precision"] for row, _ in found):
             pairs = [
                 (row["ratio"], other["ratio"]) for row, other in found
-                if row["precision"] == letter and other["cublas_us"] > least_us
+                if row["precision"] == letter and other["us"] * other["ratio"] > least_us
             ]  # fmt: skip
             means = (statistics.geometric_mean(one) for one in zip(*pairs, strict=True))
             lines.append([name_of(letter), what, str(len(pairs)), *(f"{x:.3f}" for x in means)])
