@@ -247,7 +247,7 @@ def _raced(
     ]
     if not won:
         return None
-    if len({table.portfolios[at].model for _, _, at in won}) == 1:
+    if len({table.portfolios[at].measured_on for _, _, at in won}) == 1:
         won = [(False, ns, at) for _, ns, at in won]  # times of one model may be compared
     _, ns, at = min(won)
     return at, ns

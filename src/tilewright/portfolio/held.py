@@ -166,10 +166,10 @@ def _compiled(kernels: Sequence[PortfolioKernel], form: int) -> NDArray[np.bool_
 def _native(table: Held, variant: Variant, spec: DeviceSpec, form: int) -> NativeChoice | None:
     """Return the core's choice among the kernels that may serve at all."""
     rows = []
-    devices = list(dict.fromkeys(one.model for one in table.portfolios))
-    alike = {devices.index(one.model) for one in table.portfolios if one.fits(spec)}
+    devices = list(dict.fromkeys(one.measured_on for one in table.portfolios))
+    alike = {devices.index(one.measured_on) for one in table.portfolios if one.fits(spec)}
     for at in map(int, np.flatnonzero(table.there(form))):
-        device, compiled = devices.index(table.portfolios[at].model), table.compiled[form][at]
+        device, compiled = devices.index(table.portfolios[at].measured_on), table.compiled[form][at]
         costs = [] if table.model is None else table.model.costs[at].tolist()
         rows.append(Row(at, table.kernels[at], costs, compiled.tolist(), table.own[at], device))
     return native_choice(rows, variant, spec.multiprocessors, spec.memory_bytes or 0, alike)

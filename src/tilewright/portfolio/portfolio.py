@@ -130,15 +130,15 @@ class Portfolio:
     blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def model(self) -> tuple[str, int]:
+    def measured_on(self) -> tuple[str, int]:
         """The model of device that it was measured on, and how many multiprocessors it had."""
         return self.device, self.multiprocessors
 
     def fits(self, device: DeviceSpec) -> bool:
         """Whether it was measured on as many multiprocessors, so that what won there wins here.
 
-        An H200 has an H100's, and faster memory: its calls took 0.99 to 0.88 times as long (means
-        of squares and of layers of language models, by precision) by what won on an H100.
+        An H200 has an H100's, and faster memory: what won on an H100 served squares and layers of
+        language models there better than what is expected to be fast.
         """
         here = device.compute_capability, device.multiprocessors
         return here == (self.compute_capability, self.multiprocessors)

@@ -71,14 +71,14 @@ static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
                                               const tilewright_place *place, double *least)
 {
     const tilewright_kernel *best = NULL;
-    int device = TILEWRIGHT_NONE, alike = 1; /* times of one model may be compared */
+    int device = TILEWRIGHT_NONE, one_model = 1; /* times of one model of device may be compared */
     if (!is_contiguous(p) || p->batch > 1)
         return NULL;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
         if (raced(it, p, place) == NULL || !tilewright_takes(&it->geometry, p))
             continue;
-        alike = alike && (device == TILEWRIGHT_NONE || it->device == device);
+        one_model = one_model && (device == TILEWRIGHT_NONE || it->device == device);
         device = it->device;
     }
     for (int i = 0; i < from->count; ++i) {
@@ -86,7 +86,7 @@ static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
         const double *const ns = raced(it, p, place);
         if (ns == NULL || !tilewright_takes(&it->geometry, p))
             continue;
-        if (best == NULL || (!alike && it->own != best->own ? it->own : *ns < *least)) {
+        if (best == NULL || (!one_model && it->own != best->own ? it->own : *ns < *least)) {
             best = it;
             *least = *ns;
         }
