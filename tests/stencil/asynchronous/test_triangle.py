@@ -112,4 +112,4 @@ def test_a_tile_fits_the_local_memory_that_every_opencl_device_has(cpu, element_
 
     kernel = cpu.compile(MovedTriangle(element_bytes, mirrored=True).source("opencl")).handle
     used = cl.kernel_work_group_info.LOCAL_MEM_SIZE
-    assert 0 < kernel.get_work_group_info(used, cpu.raw) <= 32768
+    assert kernel.get_work_group_info(used, cpu.raw) <= 32768  # of PoCL 5: 0

@@ -47,7 +47,7 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # PoCL counts warnings on its caller's stderr
 # optimisation 5 is right, too.
 _MISCOMPILING = (5,)
 _UNOPTIMISED = "-cl-opt-disable"
-_SEVERAL_THREADS = re.compile(r"^KERNEL THREADS_\w+\(", re.MULTILINE)
+_SEVERAL_THREADS = re.compile(r"^KERNEL \w+\(", re.MULTILINE)  # THREADS_PER_BLOCK(64)
 
 
 # Arguments belong to a kernel until it is enqueued, whatever the queue.
