@@ -7,6 +7,7 @@ import pytest
 
 import tilewright.backend.opencl.device as opencl_device
 from tilewright.backend import CompileError, OutOfMemoryError, device, devices
+from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.microbench.peak import measured_peak
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -42,8 +43,9 @@ def test_pocl_5_does_not_optimise_blocks_of_several_threads(cpu, monkeypatch):
         device, "_build", lambda text, options: built.append(options) or build(text, options)
     )
     of = Variant(precision("s"), Trans.N, Trans.N)
-    for name, optimised in (("portable", False), ("packed", True)):
-        family = stencil(name)
+    for family, optimised in (
+        (stencil("portable"), False), (RUNGS[2], False), (stencil("packed"), True)
+    ):  # fmt: skip
         config = family.default(of, device.spec)
         device.compile(family.source(config, of, "opencl"))
         assert ("-cl-opt-disable" not in built.pop()) is optimised
