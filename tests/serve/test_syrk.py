@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.problem import Problem
 from tilewright.serve.host_blas import left_out
 from tilewright.serve.routes import rank_k
 from tilewright.serve.unproved import serve_unproved
+from tilewright.stencil.geometry import Geometry
 
 DTYPES = ("f4", "f8", "c8", "c16")
 
@@ -258,3 +263,18 @@ def test_short_numbers_are_real(update, monkeypatch):
     )
     update(np.ones((4, 3), "f2"), uplo="U")
     assert [(x.lower, x.hermitian, x.filled) for x in found] == [(False, False, True)]
+
+
+@pytest.mark.parametrize(("n", "waves"), [(4096, 3), (3840, 2)])
+def test_a_last_wave_of_few_tiles_counts(monkeypatch, n, waves):
+    """Diagonal blocks are whole: 272 and 240 tiles, on 132 multiprocessors."""
+    monkeypatch.setattr(rank_k, "choose", lambda *_: SimpleNamespace(ns=None))
+    monkeypatch.setattr(rank_k, "begin_aligned", lambda _: True)
+    problem = Problem(n, n, n, "s", "T", "N")
+    half = replace(problem, m=n + 128, n=n // 2, lda=n + 128, ldc=n + 128)
+    live = SimpleNamespace(spec=SimpleNamespace(multiprocessors=132))
+    update = SimpleNamespace(
+        _live=live, _problem=problem, _call=None, _triangle=SimpleNamespace(lower=True)
+    )
+    chosen = SimpleNamespace(geometry=Geometry(128, 256, (256, 1), resident=1), ns=2000.0)
+    assert rank_k._Update._waves(update, chosen, half).ns == 1000.0 * waves
