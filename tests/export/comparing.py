@@ -173,15 +173,16 @@ def compare_batch(exported, gpu, call, steps, stream, said):
         return False
     assert len(found) == len(laid.steps)
     for one, (kernel, planned, arguments) in zip(found, laid.steps, strict=True):
-        check_code(exported, one, kernel, planned)
-        numbers = bits(arguments[:19], 0)
+        check_code(exported, one, kernel, planned.on(gpu.spec.multiprocessors))
+        numbers = bits(arguments, 0)
         # Offsets are in the addresses there.
         for at in (5, 8, 13):
             first = one["arguments"][at] - numbers[at] - numbers[at + 1] * of.element_bytes
             assert first in (0, -of.element_bytes), "laid out as not aligned"
             one["arguments"][at : at + 2] = numbers[at : at + 2]
         assert one["arguments"] == numbers
-        assert numbers[16:] == list(repeat[1:])
+        assert numbers[16:19] == list(repeat[1:])
+        assert numbers[19:] in ([], [count])
     return True
 
 

@@ -49,6 +49,19 @@ def test_asynchronous_kernels_compute_batches(
         check(emulated, config, name)
 
 
+@pytest.mark.every(2)
+@needs_compiler
+@pytest.mark.parametrize("family", ["simt_async", "mma_f64"])
+@pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
+def test_persistent_blocks_that_copy_by_themselves_go_through_all_products(
+    emulated: EmulatedDevice, name: str, family: str
+) -> None:
+    for config in stencil(family).batch_configs(variant(name)):
+        if config.get("persistent", 0):
+            check(emulated, config, name)
+            return
+
+
 @needs_compiler
 @pytest.mark.parametrize("name", ["bf16TN", "fp16NT"])
 def test_tensor_cores_compute_batches(tmp_path: Path, name: str) -> None:
@@ -111,13 +124,13 @@ def test_tensor_cores_compute_tiles_of_many_problems(tmp_path: Path, name: str) 
     check_group(emulated, family, family.batch_configs(of)[0], of)
 
 
-def test_texts_of_other_kernels_stay_as_they_are():
+def test_a_kernel_for_batches_is_another():
     of = variant("sNN")
     for config in batch_configs(of):
         plain = stencil(config.stencil).source(config, of, "cuda")
         many = plain.batched()
-        assert "step_a" not in plain.text
-        assert "step_a" in many.text
+        assert "BATCHED" not in plain.defines
+        assert many.defines["BATCHED"] == 1 + bool(config.get("persistent", 0))
         assert plain.identity != many.identity
         assert plain.digest != many.digest
 
@@ -133,9 +146,18 @@ def test_kernels_that_share_tiles_take_no_batches():
     of = variant("sNN")
     family = stencil("simt_async")
     config = family.batch_configs(of)[1]
-    assert family.geometry(config).batches
-    for more in ({"persistent": 1}, {"tma": 1}, {"parallel_split_k": 1}):
-        assert not family.geometry(Config(config.stencil, {**config, **more})).batches
+    for more in ({}, {"persistent": 1}):
+        assert family.batches(Config(config.stencil, {**config, **more}), of)
+    for more in ({"persistent": 1, "stream_k": 1}, {"tma": 1}, {"parallel_split_k": 1}):
+        assert not family.batches(Config(config.stencil, {**config, **more}), of)
+
+
+def test_loops_are_timed_rescheduled_where_that_is_proved():
+    allowed = ("simt_async/c/walked",)
+    for name, rescheduled in (("cNN", {"simt_async"}), ("sNN", set()), ("zNN", set())):
+        configs = list(batch_configs(variant(name), allowed))
+        assert {one.stencil for one in configs if "schedule" in one} == rescheduled
+        assert configs == list(batch_configs(variant(name))) or rescheduled
 
 
 def test_persistent_blocks_of_a_batch_are_as_many_as_fit():

@@ -4,9 +4,10 @@
  *
  *     m, n, k, alpha re im, A, offset, lda, B, offset, ldb, beta re im, C, offset, ldc
  *
- * Behind these, one of a batch takes the steps from a product's A, B and C to the next one's.  One of a
- * single product takes its operands' tensor maps, where the copy engine brings them (TMA), and the
- * address of a workspace, where blocks leave parts of sums.  A kernel that copies an operand takes
+ * Behind these, one of a batch takes the steps from a product's A, B and C to the next one's, and the
+ * number of products where persistent blocks go through all of them.  One of a single product takes
+ * its operands' tensor maps, where the copy engine brings them (TMA), and the address of a workspace,
+ * where blocks leave parts of sums.  A kernel that copies an operand takes
  *
  *     inner, outer, operand, offset, step inner, step outer, copy, ld
  *
@@ -342,7 +343,7 @@ static int choose_batched(const tilewright_product *it, const tilewright_place *
     return !(alone.ns * (double)it->batch < choice->ns);
 }
 
-/* Lay a batch out: all products at once, by blocks in z. */
+/* Lay a batch out: all products at once, by blocks in z, or by persistent ones. */
 static tw_status put_batch(layout *into, tilewright_context *here, const tilewright_product *it,
                            const tilewright_choice *choice)
 {
@@ -350,7 +351,9 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
     tilewright_geometry by = choice->kernel->geometry;
     tilewright_grid grid;
     void *function, *second;
-    by.split_k = by.persistent = by.stream_k = 0; /* blocks compute a tile each */
+    const int persistent = by.persistent;
+    const int64_t fit = by.resident * here->place.multiprocessors;
+    by.split_k = by.persistent = by.stream_k = 0; /* the grid: a block for each tile of a product */
     if (!tilewright_lay_out(&by, &p, here->place.multiprocessors, &grid))
         return TW_TOO_LARGE;
     const tw_status status = tilewright_function(here, choice->code, &function, &second);
@@ -358,12 +361,17 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
         return status;
     for (int64_t first = 0; first < it->batch; first += TILEWRIGHT_LAUNCHED) {
         const int64_t beyond = first * p.element_bytes;
+        const int64_t some = tilewright_least(TILEWRIGHT_LAUNCHED, it->batch - first);
         const operand a = {TILEWRIGHT_A, beyond * it->step_a, it->lda, 0};
         const operand b = {TILEWRIGHT_B, beyond * it->step_b, it->ldb, 0};
         tilewright_launch *const made = begin(into, function);
         made->grid_x = grid.grid_x;
         made->grid_y = grid.grid_y;
-        made->grid_z = (unsigned)tilewright_least(TILEWRIGHT_LAUNCHED, it->batch - first);
+        made->grid_z = (unsigned)some;
+        if (persistent) {
+            made->grid_x = (unsigned)tilewright_least(grid.grid_x * some, fit);
+            made->grid_z = 1;
+        }
         made->block_x = by.threads_x;
         made->block_y = by.threads_y;
         made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
@@ -371,6 +379,8 @@ static tw_status put_batch(layout *into, tilewright_context *here, const tilewri
         put(into, it->step_a);
         put(into, it->step_b);
         put(into, it->step_c);
+        if (persistent)
+            put(into, some);
         made->count = into->place_count - made->first;
     }
     return TW_OK;

@@ -48,8 +48,8 @@
  * Results: each thread stores its own, 16 bytes at once where columns of C are aligned to them.
  * Where they are not, and with STAGED, results pass through shared memory (staged.cuh).
  *
- * The end of the grid: PERSISTENT blocks take tile after tile; with STREAM_K they
- * share what would not fill the device evenly (persistent.cuh).
+ * The end of the grid: PERSISTENT blocks take tile after tile, of a batch those of all products;
+ * with STREAM_K they share what would not fill the device evenly (persistent.cuh).
  *
  * Macros given with the source: a stencil's parameters in capitals, and TRANS_A, CONJ_A,
  * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come before all.
@@ -117,7 +117,8 @@ HELPER void compute_tile(const matrices *x)
     if (elem_is_zero(alpha))                                                                   \
         k = 0;                                                                                 \
     const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,               \
-                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS};
+                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS      \
+                            STEPS_OF_BATCH};
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {

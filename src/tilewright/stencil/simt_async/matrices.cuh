@@ -9,6 +9,13 @@
 #define MAPS
 #endif
 
+/* Where blocks go through all products of a batch, also from one's matrices to the next one's. */
+#if BATCHED == 2
+#define STEPS_OF_BATCH , step_a, step_b, step_c, batch
+#else
+#define STEPS_OF_BATCH
+#endif
+
 /* op(A) m x k, op(B) k x n, C m x n. */
 struct matrices {
     isize m, n, k;
@@ -21,5 +28,9 @@ struct matrices {
     elem alpha, beta;
 #if TMA
     const tensor_map *map_a, *map_b;
+#endif
+#if BATCHED == 2
+    isize step_a, step_b, step_c;
+    int batch;
 #endif
 };

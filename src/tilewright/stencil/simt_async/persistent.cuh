@@ -22,12 +22,37 @@
 /* Numbers in an element: 2 in complex arithmetic. */
 #define REALS (ELEM_BYTES / REAL_BYTES)
 
-HELPER unsigned int tiles_of_all(const matrices *x)
+HELPER unsigned int tiles_of_product(const matrices *x)
 {
     const unsigned int rows = (unsigned int)((x->m + BLOCK_M - 1) / BLOCK_M);
     const unsigned int columns = (unsigned int)((x->n + BLOCK_N - 1) / BLOCK_N);
     return rows * columns;
 }
+
+#if BATCHED == 2
+/* The product of a batch that a tile of all is of. */
+struct product {
+    matrices one;
+
+    METHOD product(const matrices *all, unsigned int tile) : one(*all)
+    {
+        const isize number = tile / tiles_of_product(all);
+        one.offset_a += number * all->step_a;
+        one.offset_b += number * all->step_b;
+        one.offset_c += number * all->step_c;
+    }
+    METHOD const matrices *of() const { return &one; }
+};
+#define PRODUCT_OF(x, tile) (product(x, tile).of())
+#define PLACE_OF(x, tile) place_in((x)->m, (x)->n, (tile) % tiles_of_product(x))
+#define PRODUCTS(x) ((unsigned int)(x)->batch)
+#else
+#define PRODUCT_OF(x, tile) (x)
+#define PLACE_OF(x, tile) place_in((x)->m, (x)->n, tile)
+#define PRODUCTS(x) 1
+#endif
+
+HELPER unsigned int tiles_of_all(const matrices *x) { return tiles_of_product(x) * PRODUCTS(x); }
 
 HELPER unsigned int steps_of_tile(const matrices *x)
 {
@@ -142,7 +167,7 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
     }
     if (STREAM_K && p.count < d.steps)
         add_parts(sum, p, d, worker_of(d, tiles), workspace);
-    store_own_sums(result_in(x, place_in(x->m, x->n, p.tile)), sum, tiles);
+    store_own_sums(result_in(PRODUCT_OF(x, p.tile), PLACE_OF(x, p.tile)), sum, tiles);
 }
 
 /* Compute this block's share of all tiles. */
@@ -161,9 +186,9 @@ HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char 
         keep(&x.k);
         const division d = divide(&x);
         const piece now = piece_after(done, d, tiles);
-        const place at = place_in(x.m, x.n, now.tile);
-        const operand a = operand_a(&x, at.i);
-        const operand b = operand_b(&x, at.j);
+        const place at = PLACE_OF(&x, now.tile);
+        const operand a = operand_a(PRODUCT_OF(&x, now.tile), at.i);
+        const operand b = operand_b(PRODUCT_OF(&x, now.tile), at.j);
         const bool wide = a.wide && b.wide;
         const steps mine = {now.first, now.count, (int)(x.k - (isize)(d.steps - 1) * BLOCK_K)};
         feeds f;

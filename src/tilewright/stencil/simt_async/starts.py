@@ -91,7 +91,7 @@ _BOXED: tuple[_Shape, ...] = (
     (192, 128, 12, 16, 8, 8, 8, 4, 2, 1, 0, 0, 1, 8),
 )
 _BOXES = {"tma": 1, "persistent": 1, "stream_k": 2}
-# Small tiles, timed for batches; the first are a single warp's.
+# Timed for batches: small tiles, the first a single warp's.
 _BATCHED: dict[str, tuple[_Shape, ...]] = {
     "s": (
         (16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),
@@ -99,17 +99,31 @@ _BATCHED: dict[str, tuple[_Shape, ...]] = {
         (64, 64, 4, 8, 8, 8, 8, 3, 5, 1, 0, 0, 2, 8),
         (64, 64, 8, 8, 8, 16, 8, 3, 6, 1, 0, 0, 2, 8),
         (128, 64, 8, 8, 8, 8, 8, 4, 3, 1, 0, 0, 1, 8),
-        (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 0, 4, 8),
+        (128, 64, 8, 8, 8, 8, 8, 3, 4, 1, 0, 0, 2, 8),
+        (64, 128, 8, 8, 8, 8, 8, 3, 4, 1, 0, 0, 2, 8),
     ),
     "d": ((16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),),
     "c": (
         (16, 32, 4, 4, 4, 16, 8, 2, 16, 1, 0, 0, 2, 8),
         (32, 32, 4, 4, 8, 8, 8, 3, 8, 1, 0, 0, 1, 8),
         (64, 32, 4, 4, 8, 8, 8, 3, 6, 1, 0, 0, 1, 8),
-        (64, 64, 8, 8, 8, 4, 4, 4, 4, 1, 0, 0, 2, 8),
-        (128, 64, 8, 8, 8, 4, 4, 4, 2, 1, 0, 0, 2, 8),
+        (32, 64, 4, 4, 4, 8, 8, 3, 6, 1, 1, 0, 1, 8),
+        (64, 64, 8, 4, 4, 8, 8, 3, 4, 1, 1, 0, 2, 8),
     ),
     "z": ((16, 32, 4, 4, 4, 8, 8, 2, 8, 1, 0, 0, 2, 8),),
+}
+# And tiles of which persistent blocks copy the next while they store one: the fastest of batches
+# of 256 and 512 on an H200.
+_IN_TURN: dict[str, tuple[_Shape, ...]] = {
+    "s": (
+        (64, 64, 4, 8, 8, 8, 8, 3, 5, 1, 0, 0, 2, 8),
+        (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 0, 4, 8),
+        (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 1, 4, 8),
+    ),
+    "c": (
+        (64, 128, 8, 8, 4, 4, 4, 4, 2, 1, 1, 1, 2, 8),
+        (128, 64, 8, 8, 8, 4, 4, 4, 2, 1, 1, 1, 2, 8),
+    ),
 }
 
 
@@ -134,5 +148,10 @@ def starts(variant: Variant) -> tuple[dict[str, int], ...]:
 
 def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
     """Return values of those for batches; none of a precision that has none."""
-    shapes = _BATCHED.get(variant.precision.letter, ())
-    return tuple(dict(zip(_NAMES, shape, strict=True)) for shape in shapes)
+    letter = variant.precision.letter
+    in_turn = {"persistent": 1, "specialised_epilogue": 1}
+    return tuple(
+        dict(zip(_NAMES, shape, strict=True)) | more
+        for shapes, more in ((_BATCHED, {}), (_IN_TURN, in_turn))
+        for shape in shapes.get(letter, ())
+    )
