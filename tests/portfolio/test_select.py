@@ -14,7 +14,7 @@ from tilewright.portfolio.batches import _usual
 from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.drawn import drawn_sides
 from tilewright.portfolio.instances import lacking, slower
-from tilewright.portfolio.kernel import GROUPED, ROUTED
+from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.portfolio.select import (
@@ -229,6 +229,23 @@ def test_groups_have_instances_of_what_serves_batches_and_of_the_fastest_large_k
     [first, second] = [x for x in instances_of(map(Selected, found)) if x.form == GROUPED]
     assert first.source.defines["PERSISTENT"] == second.source.defines["PERSISTENT"] == 0
     assert "PROBLEMS" in first.source.defines
+
+
+def test_each_config_for_batches_has_its_plain_instance_and_loops_as_they_were_timed(tmp_path):
+    of = Variant.of(Problem(1, 1, 1, "c"))
+    configs = stencil("simt_async").batch_configs(of)[-3:]
+    shapes = [[64, 64, 64, 900], [128, 128, 128, 200], [500, 70, 90, 30]]
+    ns = [[5e3, 9e3, 9e3], [9e3, 5e3, 9e3], [9e3, 9e3, 5e3]]
+    case = {
+        "shapes": shapes, "configs": [{**one, "schedule": 5} for one in configs], "ns": ns,
+        "won": [],
+    }  # fmt: skip
+    batches = read_measured(write_times(tmp_path, cases={"NN": case}, rescheduled=[]))
+    chosen = select(replace(_measured({}), precision="c"), H100, batches=batches)
+    plain = [one for one in chosen if PLAIN in one.kernel.batched]
+    assert {one.kernel.config for one in plain if one.kernel.variant == of} == set(configs)
+    for one in instances_of(plain):
+        assert (one.level is not None) == (one.mode == PLAIN and one.form == BATCHED)
 
 
 @pytest.mark.parametrize("letter", ["s", "d", "bf16"])

@@ -82,7 +82,7 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
         for form, modes in enumerate(kernel.forms):
             for mode in modes:
                 source = _source(family, kernel, mode, form)
-                plain = mode == Mode() and form == 0
+                plain = mode == PLAIN and form in (0, BATCHED)
                 level = level_of({SCHEDULE: one.level}) if plain else None
                 name = _name(kernel, mode, form)
                 # Compressed together: its config's others, of all transposes.  These differ little,

@@ -50,14 +50,17 @@ def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
 def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
     """Yield batches: sides to 45, to 512, from 64 to 512 and from 32 to 2048 in turn.
 
-    They are 8 or more, every eighth odd.  A third of batches does not fill a device.
+    They are 8 or more, every eighth odd; every fifth batch is of multiples of 64, to 1024, as users
+    pad to.  A third of batches does not fill a device.
     """
     rng = np.random.default_rng(seed)
     for number in range(count):
-        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0), (5.0, 11.0))[number % 4]
+        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0), (5.0, 11.0), (6.0, 10.0))[number % 5]
         sides = [round(2.0**x) for x in rng.uniform(least, most, 3)]
         odd = rng.random(3) < 1 / 8
         m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
+        if number % 5 == 4:
+            m, n, k = (round(x / 64) * 64 for x in sides)
         largest = _BATCH_ELEMENTS / max(m * n, m * k, n * k)
         share = rng.uniform(0.1, 0.6) if rng.random() < 1 / 3 else rng.uniform(0.6, 1.0)
         batch = min(_MOST_BATCH, max(2, round(largest**share)))

@@ -1,33 +1,45 @@
-"""Times of batches: of the configs that may serve them, compiled for batches."""
+"""Times of batches: of the configs that may serve them, compiled for batches.
+
+Main loops are rescheduled as those that are served will be, where that is proved.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import GemmCall, Kernel, Operand
+from tilewright.backend import BackendError, GemmCall, Kernel, Operand
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.compiler import cached_cubin
+from tilewright.backend.cuda.arranging import arranged_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.drawn import drawn_batches
 from tilewright.portfolio.measure import document
 from tilewright.portfolio.timers import interleaved_medians
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
+from tilewright.reschedule.cubin import rewriting
+from tilewright.reschedule.levels import LEVELS, SCHEDULE, baseline_and_level, permission
+from tilewright.reschedule.proofs import proved
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil, stencils
 from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
 from tilewright.tuning.measure import random_matrix
 
+if TYPE_CHECKING:
+    from tilewright.backend.base import Rewrite
+
 __all__ = ["batch_configs", "batch_sources", "measure_batches"]
 
 # Elements of a matrix of all products: what is drawn, of sides that are longer by a chunk.
 _MOST = 1 << 26
+
+# How main loops are rescheduled: of the two levels, which are as fast, the one of fewer changes.
+_SCHEDULE = 5
 
 # A launch mode besides the plain one that is timed: most tiles are longer than small sides.
 _CLAMPED = Mode(clamped=True)
@@ -40,24 +52,43 @@ def _pairs(of: Precision) -> tuple[tuple[Trans, Trans], ...]:
     return ((Trans.T, Trans.N),) if of.reads_along_k else _PAIRS
 
 
-def batch_configs(variant: Variant) -> Iterator[Config]:
-    """Yield the configs that are timed for batches of a variant, whichever stencils have some."""
+def batch_configs(variant: Variant, allowed: Collection[str] = ()) -> Iterator[Config]:
+    """Yield the configs that are timed for batches of a variant, whichever stencils have some.
+
+    Rescheduled where `allowed`, which is `tilewright.reschedule.proofs.proved`.
+    """
+    level = LEVELS[_SCHEDULE]
     for family in stencils():
-        yield from family.batch_configs(variant)
+        faster = permission(family.name, variant.precision, level) in allowed
+        for config in family.batch_configs(variant):
+            yield Config(family.name, {**config, SCHEDULE: _SCHEDULE}) if faster else config
 
 
-def batch_sources(letter: str) -> Iterator[tuple[Variant, Config, Mode, Source]]:
+def batch_sources(
+    letter: str, allowed: Collection[str] = ()
+) -> Iterator[tuple[Variant, Config, Mode, Source]]:
     """Yield what is timed of a precision: configs in the launch modes that they are timed in."""
     of = precision(letter)
     for a, b in _pairs(of):
         variant = Variant(of, a, b)
-        for config in batch_configs(variant):
-            family = stencil(config.stencil)
-            geometry = family.geometry(config)
+        for config in batch_configs(variant, allowed):
+            family, (baseline, _) = stencil(config.stencil), baseline_and_level(config)
+            geometry = family.geometry(baseline)
             several = geometry.stages > 1 and not geometry.tma
             for mode in (PLAIN, _CLAMPED) if several else (PLAIN,):
-                source = family.source(config, variant, "cuda", mode)
+                source = family.source(baseline, variant, "cuda", mode)
                 yield variant, config, mode, source.batched()
+
+
+def _prepared(arch: str, config: Config, mode: Mode, source: Source) -> Rewrite | None:
+    """Compile a source into the cache; return how it is rescheduled, if the scheduler can."""
+    level = baseline_and_level(config)[1] if mode == PLAIN else None
+    rewrite = rewriting(source, level)
+    try:
+        arranged_cubin(source, arch, KernelCache(), rewrite)
+    except BackendError:
+        return None  # as the compiler made it, then
+    return rewrite
 
 
 def measure_batches(
@@ -76,11 +107,14 @@ def measure_batches(
     seconds : float
         After which no further batch begins.
     """
-    of = precision(letter)
-    every = list(batch_sources(letter))
-    with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
-        list(pool.map(lambda one: cached_cubin(one[-1], live.arch, KernelCache()), every))
-    kernels = {one[:3]: live.compile(one[3]) for one in every}
+    of, allowed = precision(letter), proved(live.arch)
+    every = list(batch_sources(letter, allowed))
+    with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock, the scheduler apart
+        rewrites = list(pool.map(lambda one: _prepared(live.arch, *one[1:]), every))
+    kernels = {
+        one[:3]: live.compile(one[3], rewrite=rewrite)
+        for one, rewrite in zip(every, rewrites, strict=True)
+    }
     whole = random_matrix(np.random.default_rng(seed), _MOST, Problem(1, 1, 1, of))
     until = time.monotonic() + seconds  # compiled, and drawn
     memory, cases = {name: live.upload(whole) for name in "abc"}, {}
@@ -88,7 +122,7 @@ def measure_batches(
         pairs = _pairs(of)
         for at, (a, b) in enumerate(pairs):
             variant = Variant(of, a, b)
-            configs = list(batch_configs(variant))
+            configs = list(batch_configs(variant, allowed))
             share = time.monotonic() + (until - time.monotonic()) / (len(pairs) - at)
             shapes: list[list[int]] = []
             rows = []

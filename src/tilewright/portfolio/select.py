@@ -53,10 +53,10 @@ _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 # longer for layers of one to eight tokens.
 _OTHERS_SHORT = 8
 
-# Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
-# these where operands are conjugated: so few that they take less than a tenth of what ships.
-_BATCHES_MEAN, _BATCHES_MOST = 0.005, 0.06
-_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 8, 8, 3
+# Of batches: what may be lost beside all that was timed; configs of a variant, each with its plain
+# instance, and instances besides.
+_BATCHES_MEAN, _BATCHES_MOST = 0.001, 0.03
+_BATCH_CONFIGS, _BATCH_INSTANCES = 10, 8
 
 # Of groups, whose large problems are as large and on so many multiprocessors, an H100's.
 _GROUP_SIDE, _GROUP_MULTIPROCESSORS = 4096, 132
@@ -72,7 +72,7 @@ class Selected:
     kernel : PortfolioKernel
         With an empty digest for each mode.
     level : int
-        Of the schedule of the plain instance; 0: the compiler's own.
+        Of the schedule of plain instances, for batches, too; 0: the compiler's own.
     """
 
     kernel: PortfolioKernel
@@ -162,8 +162,10 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
     found = list(kernels)
     for at in able:
         one = kernels[at]
-        # What persistent blocks of a batch take says little of a group's, which have a tile each.
-        alone = {} if one.geometry.persistent else one.batched
+        # What persistent blocks of tensor cores take for a batch says little of a group's, which
+        # have a tile each.
+        apart = one.config.stencil == "wgmma" and one.geometry.persistent
+        alone = {} if apart else one.batched
         modes = [mode for mode in one.modes if mode in _GROUP_MODES] if at == best else alone
         found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
     return found
@@ -179,11 +181,13 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
         times.add(problem, kind.case.ns[row, list(kind.columns)])
     times.add_drawn(drawn_batches(variant, 31, _DRAWN // 3))
     found = []
-    limit = _BATCH_INSTANCES if variant == _without_conjugates(variant) else _BATCH_CONJUGATED
-    for at, modes in sorted(times.picked(limit).items()):
+    wanted = times.picked(_BATCH_INSTANCES)
+    for at in range(len(kind.selected)):
+        wanted.setdefault(at, set()).add(PLAIN)
+    for at, modes in sorted(wanted.items()):
         batched = dict.fromkeys(sorted(modes, key=str), "")
         kernel = replace(kind.selected[at].kernel, modes={}, batched=batched)
-        found.append(Selected(kernel))
+        found.append(Selected(kernel, kind.selected[at].level))
     return found
 
 
