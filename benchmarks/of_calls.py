@@ -204,13 +204,24 @@ def long_sums() -> str:
 
 def strided_batches() -> str:
     """Return how batches stand beside cuBLAS's call and the bound, a line a precision and size."""
-    return _told(batched.BENCHMARK, "h100/batched")
+    return _told(batched.BENCHMARK, "h200/batched", older="h100/batched")
 
 
-def _told(benchmark: Benchmark, name: str, left: int = 1) -> str:
-    """Return a benchmark's own table of what is committed, with precisions' names."""
+def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> str:
+    """Return a benchmark's own table of what is committed, with precisions' names.
+
+    Behind each line what an `older` file has in the place of its "of cuBLAS".
+    """
     head, lines = benchmark.table(rows(name))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
+    if older:
+        at = list(head).index("of cuBLAS")
+        before = {tuple(one[:2]): str(one[at]) for one in benchmark.table(rows(older))[1]}
+        cells = [
+            [*made, before.get(tuple(one[:2]), "-")]
+            for made, one in zip(cells, lines, strict=True)
+        ]
+        head = [*head, "H100, before"]
     return table_of(name, ["", *head[1:]], cells, left)
 
 
@@ -243,7 +254,7 @@ def updates() -> str:
 
 def groups_of_products() -> str:
     """Return how groups of products stand beside cuBLAS's and PyTorch's calls, a line each."""
-    return _told(grouped.BENCHMARK, "h100/grouped", left=2)
+    return _told(grouped.BENCHMARK, "h200/grouped", left=2, older="h100/grouped")
 
 
 def sustained_calls() -> str:

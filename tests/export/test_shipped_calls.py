@@ -109,8 +109,8 @@ def test_every_batch_launches_what_gemm_launches(shipped):
 
 def test_large_products_of_a_batch_are_launched_one_by_one(shipped):
     exported, gpu = shipped
-    m, n, k = 1328, 1472, 1472
-    call = ("c", COLUMNS, "N", "N", m, n, k, (1.0, 0.0), A, m, B, k, (0.5, 0.0), C, m)
+    m = n = k = 4096
+    call = ("s", COLUMNS, "N", "N", m, n, k, (1.0, 0.0), A, m, B, k, (0.5, 0.0), C, m)
     steps = m * k, k * n, m * n, 2
     said = exported.call("batch", *call, 7, *steps)
     assert not compare_batch(exported, gpu, call, steps, 7, said)
