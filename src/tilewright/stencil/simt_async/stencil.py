@@ -112,7 +112,7 @@ class SimtAsync(Stencil):
         return tuple(Config(self.name, one) for one in self._beside("starts").starts(variant))
 
     def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
-        """Return small tiles."""
+        """Return small tiles, and tiles of persistent blocks."""
         return tuple(Config(self.name, one) for one in self._beside("starts").batch_starts(variant))
 
     def batches(self, config: Config, variant: Variant) -> bool:
