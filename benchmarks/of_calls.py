@@ -218,8 +218,7 @@ def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> st
         at = list(head).index("of cuBLAS")
         before = {tuple(one[:2]): str(one[at]) for one in benchmark.table(rows(older))[1]}
         cells = [
-            [*made, before.get(tuple(one[:2]), "-")]
-            for made, one in zip(cells, lines, strict=True)
+            [*made, before.get(tuple(one[:2]), "-")] for made, one in zip(cells, lines, strict=True)
         ]
         head = [*head, "H100, before"]
     return table_of(name, ["", *head[1:]], cells, left)

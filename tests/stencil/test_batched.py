@@ -42,24 +42,13 @@ def test_portable_kernels_compute_batches(live, name):
 @needs_compiler
 @pytest.mark.parametrize("family", ["simt_async", "mma_f64"])
 @pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
+@pytest.mark.parametrize("persistent", [0, 1])
 def test_asynchronous_kernels_compute_batches(
-    emulated: EmulatedDevice, name: str, family: str
+    emulated: EmulatedDevice, name: str, family: str, persistent: int
 ) -> None:
-    for config in stencil(family).batch_configs(variant(name))[:1]:
+    configs = stencil(family).batch_configs(variant(name))
+    for config in [one for one in configs if one.get("persistent", 0) == persistent][:1]:
         check(emulated, config, name)
-
-
-@pytest.mark.every(2)
-@needs_compiler
-@pytest.mark.parametrize("family", ["simt_async", "mma_f64"])
-@pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
-def test_persistent_blocks_that_copy_by_themselves_go_through_all_products(
-    emulated: EmulatedDevice, name: str, family: str
-) -> None:
-    for config in stencil(family).batch_configs(variant(name)):
-        if config.get("persistent", 0):
-            check(emulated, config, name)
-            return
 
 
 @needs_compiler
