@@ -14,6 +14,7 @@ from tilewright.portfolio import Portfolio, build
 from tilewright.portfolio.build import Instance, Work
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.portfolio import PortfolioError
+from tilewright.portfolio.select import Selected
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import LEVELS
 from tilewright.stencil import Variant, stencil
@@ -101,3 +102,24 @@ def test_kernels_of_one_machine_code_that_are_launched_differently_are_refused(w
     work.compile([one, other], 60)
     with pytest.raises(PortfolioError, match="'another' and 'gemm' have the same machine code"):
         build.pack(work, [one, other], [one.kernel], write(tmp_path / "of", []), tmp_path / "to")
+
+
+def test_nothing_is_packed_of_a_kernel_that_was_left_out(work, tmp_path, monkeypatch):
+    """One for batches alone, of which what is for groups was verified and the other was not."""
+    monkeypatch.setattr(
+        build, "arranged_cubin",
+        lambda source, arch, *_: Cubin(source.identity.encode(), "", {}, arch),
+    )  # fmt: skip
+    of = Variant.of(PROBLEM)
+    alone, kept = (replace(kernel(of, one, ()), batched={PLAIN: ""}, grouped={PLAIN: ""})
+                   for one in FAMILY.batch_configs(of)[:2])  # fmt: skip
+    instances = build.instances_of([Selected(alone), Selected(kept)])
+    work.compile(instances, 60)
+    codes = {one.name: work.read(one)[0].digest for one in instances}
+    right = {x: "here" for name, x in codes.items() if name != f"{alone.name}-v2-plain-batched"}
+    base = write(tmp_path, [])
+    made = build.pack(work, instances, [alone, kept], base, tmp_path, right)
+    assert [one.config for one in made.kernels] == [kept.config]
+    assert set(made.codes) == {
+        codes[f"{kept.name}-v2-plain-{form}"] for form in ("batched", "grouped")
+    }

@@ -304,6 +304,10 @@ def pack(
         if Mode() in forms[0] or (not one.modes and forms[BATCHED]) or costs_alone:
             packed.append(one.with_forms(forms))
     made = replace(portfolio, kernels=tuple(packed), sources=sources)
-    return write_portfolio(
-        folder, made, {name: list(found.values()) for name, found in sorted(blocks.items())}
-    )
+    # What is left of a kernel that was left out serves nobody.
+    named = {*sources.values(), *(x for one in packed for form in one.forms for x in form.values())}
+    some = {
+        name: [pair for digest, pair in found.items() if digest in named]
+        for name, found in sorted(blocks.items())
+    }
+    return write_portfolio(folder, made, {name: pairs for name, pairs in some.items() if pairs})
