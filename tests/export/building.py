@@ -53,15 +53,13 @@ def pretended(monkeypatch: pytest.MonkeyPatch, target: Target, variants: Any) ->
 
 def named(kernels: KernelSet) -> KernelSet:
     """Return a kernel set with what fake_cuda.c wants in the place of machine code."""
-    maps = {
-        code: 2 * one.geometry.tma
-        for one in kernels.kernels.values()
-        for code in one.codes.values()
-    }
+    by = {code: one.geometry for one in kernels.kernels.values() for code in one.codes.values()}
     codes = {}
     for name, one in kernels.codes.items():
         image = name.encode().ljust(_NAME_BYTES, b"\0")
-        image += bytes([maps.get(name, 0), one.code.part_bytes > 0])
+        maps = 2 * by[name].tma if name in by else 0
+        in_turn = "_batched" in name and by[name].persistent
+        image += bytes([maps, one.code.part_bytes > 0, in_turn])
         codes[name] = replace(one, cubin=image)
     return replace(kernels, codes=codes)
 

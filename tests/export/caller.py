@@ -36,7 +36,7 @@ class Launch(ctypes.Structure):
         ("shared_bytes", ctypes.c_uint),
         ("early", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
-        ("arguments", ctypes.c_uint64 * 19),
+        ("arguments", ctypes.c_uint64 * 20),
         ("maps", Map * 2),
         ("workspace", ctypes.c_uint64),
     )

@@ -1,10 +1,11 @@
 /* A driver without a device, for tests: it remembers launches, and computes them on the host.
  *
  * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  Images
- * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
- * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
- * what to compute stands in the name, tw_sgemm_nt_... or tw_realign_4_transposed; of a kernel for
- * batches, ..._batched, the steps are remembered as well.
+ * have no machine code but its name, how many tensor maps a launch has, whether a workspace, and
+ * whether blocks go through all products of a batch.  A launch is computed by the plainest loop there
+ * is if FAKE_CUDA_COMPUTES is in the environment; what to compute stands in the name, tw_sgemm_nt_...
+ * or tw_realign_4_transposed; of a kernel for batches, ..._batched, the steps are remembered as well,
+ * and how many products such blocks go through.
  *
  * Functions that tests make themselves, and whatever is done with memory while `fake_logs` is set,
  * are only written down, in order: see `event`.
@@ -29,14 +30,14 @@ typedef struct {
     char name[NAME], symbol[NAME];
     unsigned grid[3], block[3], shared_bytes, early;
     void *stream;
-    uint64_t arguments[ARGUMENTS + STEPS]; /* as many low bytes as the kernel reads */
+    uint64_t arguments[ARGUMENTS + STEPS + 1]; /* as many low bytes as the kernel reads */
     map maps[MAPS];
     uint64_t workspace;
 } launch;
 
 /* Copied, as a driver copies machine code. */
 typedef struct {
-    char name[NAME], maps, parts;
+    char name[NAME], maps, parts, in_turn;
 } image;
 
 typedef struct {
@@ -337,7 +338,8 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
     const int is_copy = strcmp(now.symbol, "realign") == 0;
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
-    const int many = strstr(now.name, "_batched") == NULL ? ARGUMENTS : ARGUMENTS + STEPS;
+    const int is_batch = strstr(now.name, "_batched") != NULL;
+    const int many = ARGUMENTS + (is_batch ? STEPS + it->of.in_turn : 0);
     for (int i = 0; i < (is_copy ? OF_COPY : many); ++i) {
         const int is_real = !is_copy && (i == 3 || i == 4 || i == 11 || i == 12);
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
@@ -483,7 +485,7 @@ int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 int cuModuleLoad(void **made, const char *file)
 {
     FILE *const opened = fopen(file, "rb");
-    image named = {"", 0, 0};
+    image named = {"", 0, 0, 0};
     if (opened == NULL)
         return 301;
     fclose(opened);

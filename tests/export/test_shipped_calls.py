@@ -107,6 +107,17 @@ def test_every_batch_launches_what_gemm_launches(shipped):
     assert together == {*product(LETTERS, (True,))}
 
 
+@pytest.mark.parametrize("many", [900, 70000])
+def test_persistent_blocks_of_a_batch_are_told_how_many_products_a_launch_has(shipped, many):
+    exported, gpu = shipped
+    call = ("d", COLUMNS, "N", "N", 64, 64, 64, (1.0, 0.0), A, 64, B, 64, (0.5, 0.0), C, 64)
+    steps = 64 * 64, 64 * 64, 64 * 64, many
+    said = exported.call("batch", *call, 7, *steps)
+    assert compare_batch(exported, gpu, call, steps, 7, said)
+    assert {one["grid"][2] for one in said["launches"]} == {1}
+    assert sum(one["arguments"][19] for one in said["launches"]) == many
+
+
 def test_large_products_of_a_batch_are_launched_one_by_one(shipped):
     exported, gpu = shipped
     m = n = k = 4096

@@ -143,8 +143,8 @@ def select(
 def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
     """Return a variant's kernels, with the instances for groups that some are to have.
 
-    Those for batches whose blocks have a tile each have the same ones; products that no small tile
-    suits are the kernel's of which the shortest time is expected on a large square, a block a tile.
+    Those for batches have the same ones; products that no small tile suits are the kernel's of
+    which the shortest time is expected on a large square, a block a tile.
     """
     model = Model(
         [one.geometry for one in kernels], np.array([one.costs or NEVER for one in kernels])
@@ -162,8 +162,8 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
     found = list(kernels)
     for at in able:
         one = kernels[at]
-        # What persistent blocks of tensor cores take for a batch says little of a group's, which
-        # have a tile each.
+        # What persistent blocks of `wgmma`, which store one tile beside the multiplies of another,
+        # take for a batch says little of a group's.
         apart = one.config.stencil == "wgmma" and one.geometry.persistent
         alone = {} if apart else one.batched
         modes = [mode for mode in one.modes if mode in _GROUP_MODES] if at == best else alone

@@ -160,7 +160,14 @@ class Source:
         nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).  For batches each
         product has an int of its own: behind the pointer comes how many ints on the next one's is
         (prelude/batched_run_if.h).
+
+        Raises
+        ------
+        ValueError
+            If blocks go through the products of a batch in turn.
         """
+        if self.in_turn and "BATCHED" in self.defines:
+            raise ValueError("blocks that go through all products are not held back one by one")
         many, each = read_source("prelude/batched.h"), read_source("prelude/batched_run_if.h")
         text = self.text.replace(many, each)
         return replace(self, text=text, defines={**self.defines, "RUN_IF": 0})

@@ -207,7 +207,7 @@ class _Update:
         every = sum(tiles(one.rows, one.columns) for one in blocks)
         wave = chosen.ns / -(-tiles(half.m, half.n) // many)
         waves, over = divmod(every, many)
-        # `half` has fewer tiles: diagonal blocks are computed whole.
+        # These are not as many as `half` has: diagonal blocks are computed whole.
         whole = whole._replace(ns=wave * (waves + (over > 0)))
         able = [x for x in blocks if not x.is_diagonal and tiles(x.rows, x.columns) >= over > 0]
         if not waves or not able:

@@ -294,7 +294,7 @@ def ieee_of_tensor_cores(variant: Variant) -> Choice:
     family = stencil("simt_async")
     for config in family.batch_configs(variant):
         geometry = family.geometry(config)
-        if (geometry.tile_m, geometry.tile_n) == _IEEE_TILE:
+        if (geometry.tile_m, geometry.tile_n) == _IEEE_TILE and not geometry.persistent:
             return Choice(family, config)
     raise ValueError(f"no config of {family.name} for batches has tiles of {_IEEE_TILE}")
 
