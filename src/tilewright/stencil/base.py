@@ -227,11 +227,12 @@ class Stencil(ABC):
         config, variant, call
             Of the first product.
         batch : int
-            Products.
+            Products, whose number persistent blocks are told, which go through all of them.
         steps : tuple of int
             Elements from A, B and C of a product to those of the next; A's or B's may be 0.
         """
-        return (*self.arguments(config, variant, call), *map(np.int64, steps))
+        found = (*self.arguments(config, variant, call), *map(np.int64, steps))
+        return (*found, np.int32(batch)) if self.geometry(config).persistent else found
 
     def grouped_config(self, config: Config, variant: Variant) -> Config | None:
         """Return a config whose blocks compute a tile each of problems of a group, as its own do.

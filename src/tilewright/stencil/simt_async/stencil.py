@@ -8,8 +8,6 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import BARRIER_BYTES, CHUNK_BYTES, shared_bytes
@@ -118,18 +116,6 @@ class SimtAsync(Stencil):
     def batches(self, config: Config, variant: Variant) -> bool:
         """Whether blocks compute whole tiles, of operands that their threads copy."""
         return not any(config.get(name, 0) for name in ("tma", "stream_k", "parallel_split_k"))
-
-    def batched_arguments(
-        self,
-        config: Config,
-        variant: Variant,
-        call: GemmCall,
-        batch: int,
-        steps: tuple[int, int, int],
-    ) -> tuple[Any, ...]:
-        """Return the arguments of a launch of a batch: persistent blocks take their number, too."""
-        found = super().batched_arguments(config, variant, call, batch, steps)
-        return (*found, np.int32(batch)) if config.get("persistent", 0) else found
 
     def grouped_config(self, config: Config, variant: Variant) -> Config | None:
         """Return a config without what blocks share; None of operands that come in boxes."""
