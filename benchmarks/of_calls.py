@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from committed import (
     CASES,
@@ -207,12 +207,17 @@ def strided_batches() -> str:
     return _told(batched.BENCHMARK, "h200/batched", older="h100/batched")
 
 
-def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> str:
+def _told(
+    benchmark: Benchmark, name: str, left: int = 1, older: str = "",
+    without: Collection[str] = (),
+) -> str:  # fmt: skip
     """Return a benchmark's own table of what is committed, with precisions' names.
 
-    Behind each line what an `older` file has in the place of its "of cuBLAS".
+    Behind each line what an `older` file has in the place of its "of cuBLAS"; precisions in
+    `without` are left out.
     """
-    head, lines = benchmark.table(rows(name))
+    told = [row for row in rows(name) if row["precision"] not in without]
+    head, lines = benchmark.table(told)
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     if older:
         at = list(head).index("of cuBLAS")
@@ -247,8 +252,16 @@ def c_calls() -> str:
 
 
 def updates() -> str:
-    """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size."""
-    return _told(syrk.BENCHMARK, "h100/syrk", left=2)
+    """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size.
+
+    A table a device: of what was not taken again, the older one's.
+    """
+    newer = "h200/syrk"
+    taken = {row["precision"] for row in rows(newer)}
+    return "\n\n".join((
+        _told(syrk.BENCHMARK, newer, left=2),
+        _told(syrk.BENCHMARK, "h100/syrk", left=2, without=taken),
+    ))  # fmt: skip
 
 
 def groups_of_products() -> str:
