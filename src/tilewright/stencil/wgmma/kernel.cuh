@@ -121,7 +121,6 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     /* alpha = 0 reads no operand; sums stay zero. */
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
     const tiles all = tiles_of(m, n);
-    const unsigned int end = TILES_OF_BATCH(all.count);
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
@@ -132,9 +131,9 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                        mine.count);
 #else
         if (THREAD_ID % GROUP < PRODUCERS)
-            for (unsigned int number = all.first; number < end; number += all.stride)
-                bring_tile(&a, &b, MATRIX_A(number, all.count), MATRIX_B(number, all.count), arena,
-                           &at, tile_at(m, n, TILE_OF(number, all.count), rank), 0, steps);
+            for (way on = way_of(all, 0, 1); is_there(on, all, BATCH_SIZE); go_on(&on, all, 1))
+                bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
+                           tile_at(m, n, on.tile, rank), 0, steps);
 #endif
     } else {
         take_registers();
@@ -157,8 +156,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         const unsigned int turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
-        for (unsigned int number = all.first + turn * all.stride; number < end;
-             number += turns * all.stride) {
+        for (way on = way_of(all, turn, turns); is_there(on, all, BATCH_SIZE);
+             go_on(&on, all, turns)) {
             accumulator sum[SUMS_OF_THREAD];
             if (PINGPONG)
                 wait_for(turn_of(arena, turn), round);
@@ -167,8 +166,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);
-            store_tile(C_OF(to, number, all.count),
-                       tile_at(m, n, TILE_OF(number, all.count), rank), sum);
+            store_tile(C_OF(to, on.product), tile_at(m, n, on.tile, rank), sum);
         }
 #endif
     }

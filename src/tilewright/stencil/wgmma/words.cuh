@@ -34,28 +34,25 @@
 #endif
 #if BATCHED == 2
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c, int batch
-#define TILES_OF_BATCH(tiles) ((tiles) * (unsigned int)batch)
-#define TILE_OF(number, tiles) ((number) % (tiles))
-#define MATRIX_A(number, tiles) ((int)((number) / (tiles)) * many_a)
-#define MATRIX_B(number, tiles) ((int)((number) / (tiles)) * many_b)
+#define BATCH_SIZE ((unsigned int)batch)
+#define MATRIX_A(product) ((int)(product) * many_a)
+#define MATRIX_B(product) ((int)(product) * many_b)
 #define FIRST_C(c) (c)
-#define C_OF(to, number, tiles) moved(to, (isize)((number) / (tiles)) * step_c)
+#define C_OF(to, product) moved(to, (isize)(product) * step_c)
 #elif BATCHED == 1
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
-#define TILES_OF_BATCH(tiles) (tiles)
-#define TILE_OF(number, tiles) (number)
-#define MATRIX_A(number, tiles) ((int)blockIdx.z * many_a)
-#define MATRIX_B(number, tiles) ((int)blockIdx.z * many_b)
+#define BATCH_SIZE 1
+#define MATRIX_A(product) ((int)blockIdx.z * many_a)
+#define MATRIX_B(product) ((int)blockIdx.z * many_b)
 #define FIRST_C(c) ((c) + (isize)blockIdx.z * step_c)
-#define C_OF(to, number, tiles) (to)
+#define C_OF(to, product) (to)
 #else
 #define BATCH_ARGUMENTS
-#define TILES_OF_BATCH(tiles) (tiles)
-#define TILE_OF(number, tiles) (number)
-#define MATRIX_A(number, tiles) 0
-#define MATRIX_B(number, tiles) 0
+#define BATCH_SIZE 1
+#define MATRIX_A(product) 0
+#define MATRIX_B(product) 0
 #define FIRST_C(c) (c)
-#define C_OF(to, number, tiles) (to)
+#define C_OF(to, product) (to)
 #endif
 
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
