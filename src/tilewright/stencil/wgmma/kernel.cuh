@@ -56,7 +56,7 @@
  * Each tells the next when it has met all its operands: before, the barriers of the stages
  * could not tell whether they are full of this tile's or of one's before.
  *
- * Of a batch they go through the tiles of all products (words.cuh).
+ * Of a batch they go through the tiles of all products (tiles.cuh).
  *
  * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
  * (by_threads.cuh; cp_async.cuh, of 32 bits).
