@@ -43,6 +43,25 @@ def test_another_folder_may_be_named(tmp_path, monkeypatch):
     assert choose(Hopper(key="here"), SQUARE).kernel == MINE
 
 
+def test_a_named_folder_that_others_can_write_to_is_refused(tmp_path, monkeypatch):
+    """Whoever can write to it can replace what lies there, whosever that is."""
+    monkeypatch.setenv("TILEWRIGHT_PORTFOLIO_DIR", str(tmp_path / "mine"))
+    write(own_folder("here"), [MINE])
+    (tmp_path / "mine").chmod(0o777)
+    with pytest.raises(UnsafeDirectoryError, match=r"^TILEWRIGHT_PORTFOLIO_DIR: .*mine can be"):
+        own_folder("here")
+
+
+def test_a_named_folder_that_cannot_be_made_is_served_by_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_PORTFOLIO_DIR", "/proc/nope")
+    assert own("here", "s") is None
+    monkeypatch.setattr("tilewright.paths._warned", [])
+    with pytest.warns(RuntimeWarning, match="/proc/nope cannot be made"):
+        found = own_folder("here", to_write=True)
+    assert found.is_dir()
+    assert found.parts[-2:] == ("portfolios", "here")
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
 def test_a_folder_that_others_can_write_to_is_refused(mode):
     """Machine code is loaded from what lies there: defaults serve, and one warning says why."""

@@ -221,6 +221,18 @@ def test_processes_that_end_at_once_lose_nothing():
     assert sorted(found) == [(64 + turn, 64, 64) for turn in range(8)]
 
 
+def test_where_a_winner_cannot_be_kept_nothing_is_tuned(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TILEWRIGHT_PORTFOLIO_DIR", str(tmp_path / "file"))
+
+    def tuned(problem, device=None):
+        raise AssertionError("the budget is spent")
+
+    monkeypatch.setattr("tilewright.tuning.tuner.tune", tuned)
+    with pytest.raises(OSError, match=r"TILEWRIGHT_PORTFOLIO_DIR: .*file is not a directory"):
+        tw.tune(SQUARE)
+
+
 def test_tuning_serves_the_next_process():
     """The whole loop on a small budget: tune, then multiply with what was found."""
     here, problem = device(), Problem(96, 80, 64, "s")

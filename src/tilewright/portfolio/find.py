@@ -10,7 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilewright.hardware import DeviceSpec
-from tilewright.paths import NoDirectoryError, data_dir, private_directory
+from tilewright.paths import (
+    NoDirectoryError,
+    UnsafeDirectoryError,
+    data_dir,
+    private_directory,
+    served_instead,
+)
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError, read_portfolio
 
 __all__ = [
@@ -89,11 +95,26 @@ def own_folder(key: str, *, to_write: bool = False) -> Path:
     ------
     UnsafeDirectoryError
         If others can write to it: machine code is loaded from what lies there.
+
+    Notes
+    -----
+    Where it cannot be made, or not be written to, a temporary one serves what is to be kept, with a
+    warning.
     """
     named = os.environ.get(VARIABLE)
-    if named:
-        return private_directory(Path(named).expanduser() / key)
-    return private_directory(data_dir(to_write=to_write) / "portfolios" / key)
+    if not named:
+        return private_directory(data_dir(to_write=to_write) / "portfolios" / key)
+    try:
+        folder = private_directory(private_directory(Path(named).expanduser()) / key)
+        if to_write and not os.access(folder, os.W_OK | os.X_OK):
+            raise NoDirectoryError(f"{folder} cannot be written to")
+    except NoDirectoryError as problem:
+        if not to_write:
+            raise
+        return private_directory(served_instead(problem) / "portfolios" / key)
+    except UnsafeDirectoryError as problem:
+        raise UnsafeDirectoryError(f"{VARIABLE}: {problem}") from None
+    return folder
 
 
 def own(key: str, name: str) -> Portfolio | None:

@@ -41,11 +41,14 @@ _Key = TypeVar("_Key")
 @functools.wraps(tuner.tune)
 def tune(*args: Any, **options: Any) -> tuner.TuningResult:
     """Tune, and keep the winner; see `tilewright.tuning.tuner.tune`."""
+    given = inspect.signature(tuner.tune).bind(*args, **options).arguments
+    here = find_device(given.get("device")) if given.get("cluster") is None else None
+    if here is not None:  # what cannot be kept is said before the work
+        own_folder(here.portfolio_key, to_write=True)
     found = tuner.tune(*args, **options)
     if found.served is not None:
-        given = inspect.signature(tuner.tune).bind(*args, **options).arguments
-        if given.get("cluster") is None:
-            keep(find_device(given.get("device")), found.served)
+        if here is not None:
+            keep(here, found.served)
         else:
             from tilewright.tuning.cluster import on_every_worker
 
