@@ -284,6 +284,21 @@ def test_errors_are_json_where_json_was_asked_for(capsys, arguments, status, mes
     assert message in error["error"]
 
 
+def test_an_interrupt_is_json_where_json_was_asked_for(capsys, files, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilewright.serve.gemm.gemm", stopped)
+    for more, told in ((["--json"], '"status": 130}'), ([], "tilewright: ")):
+        assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN", *more]) == 130
+        assert told in capsys.readouterr().err
+
+
+def test_nothing_is_told_where_nothing_goes_wrong(capsys, files):
+    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_the_version_is_told(capsys):
     assert run(["--version"]) == 0
     assert out(capsys) == f"tilewright {VERSION}\n"

@@ -8,12 +8,15 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line and exit: 0 fine, 1 the job failed, 2 wrong usage."""
+    """Run the command line and exit: 0 fine, 1 the job failed, 2 wrong usage, 130 stopped."""
     import os
     import signal
     import warnings
 
-    from tilewright.cli.app import run
+    try:
+        from tilewright.cli.app import run
+    except KeyboardInterrupt:  # before there is anything to stop
+        sys.exit(130)
 
     if sys.stderr is None:  # closed: what is told goes nowhere, not into a file in its place
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115

@@ -117,10 +117,9 @@ def _status_of(arguments: Sequence[str], *, json: bool) -> int:
     except typer.Abort:
         return _fail(_STOPPED, _INTERRUPTED, json=json)
     except SystemExit as exit_:
-        end = exit_.code
-        if end == _INTERRUPTED:  # typer has taken the interrupt for itself
-            return _fail(_STOPPED, _INTERRUPTED, json=json)
-        return end if isinstance(end, int) else 1
+        end = exit_.code if isinstance(exit_.code, int) else 1
+    if end == _INTERRUPTED:  # typer has taken the interrupt for itself
+        return _fail(_STOPPED, _INTERRUPTED, json=json)
     return end if isinstance(end, int) else 0
 
 

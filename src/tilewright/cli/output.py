@@ -173,14 +173,15 @@ def progress_bar(*columns: Any, quiet: bool = False) -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    return Progress(*columns, console=Console(stderr=True, quiet=quiet), transient=True)
+    # Rich leaves an empty line where there is no terminal.
+    unseen = quiet or not sys.stderr.isatty()
+    return Progress(*columns, console=Console(stderr=True, quiet=unseen), transient=True)
 
 
 @contextmanager
 def counted(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar within a ``with`` block; yield what is told how many are done, and of how many."""
-    # Rich leaves an empty line where there is no terminal.
-    with progress_bar(quiet=quiet or not sys.stderr.isatty()) as bar:
+    with progress_bar(quiet=quiet) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
