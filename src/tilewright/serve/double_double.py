@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,7 +112,16 @@ class DoubleDouble(Pairs):
         return made
 
     def to_strings(self, digits: int = DIGITS) -> NDArray[Any]:
-        """Return decimal texts; complex numbers as ``a+bj``."""
+        """Return decimal texts; complex numbers as ``a+bj``.
+
+        Raises
+        ------
+        ValueError
+            If `digits` is no number of digits.
+        """
+        if not isinstance(digits, Integral) or digits < 1:
+            raise ValueError(f"digits={digits!r} is no number of digits; give 1 or more")
+        digits = int(digits)
         texts = self._elements(lambda hi, lo: text_of(hi, lo, digits))
         if not self.is_complex:
             return texts
@@ -173,6 +183,7 @@ class DoubleDouble(Pairs):
 
         wrong: tuple[type[Exception], ...] = (BadZipFile, zlib.error, EOFError, TypeError)
         wrong += ValueError, AttributeError, SyntaxError, TokenError  # of a header's text
+        wrong += NotImplementedError, RuntimeError  # of compressions, versions and encryption
         try:
             with open(path, "rb") as file:
                 words = np.load(file, allow_pickle=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from decimal import Decimal
 from fractions import Fraction
 
@@ -125,7 +126,7 @@ def test_entry_normalises():
     [
         ("ham", None, "'ham' is not a real number"),
         ([None], None, "None is not a real number"),
-        (np.zeros(2), np.zeros(3), "broadcast"),
+        (np.zeros(2), np.zeros(3), "does not fit"),
         (np.zeros(2, np.longdouble), np.zeros(2), "value has dtype"),
         (np.zeros(2), np.zeros(2, np.int64), "lo has dtype int64"),
     ],
@@ -297,6 +298,21 @@ def test_files_hold_both_words(tmp_path, value):
             tw.DoubleDouble.load(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.parametrize(
+    ("at", "value"), [(4, 200), (6, 1), (8, 99)], ids=["version", "flag", "way"]
+)
+def test_a_damaged_archive_is_no_file_of_ours(tmp_path, at, value):
+    """Of the first entry of the directory at its end: zipfile refuses each in its own way."""
+    path = tmp_path / "x.npz"
+    tw.DoubleDouble([1.5]).save(path)
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + at + 2] = value
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"is not a double-double \.npz file"):
+        tw.DoubleDouble.load(path)
+
+
 def test_longdouble_and_back():
     x = np.array([1, 2, 3], np.longdouble) / 7
     assert (tw.DoubleDouble.from_longdouble(x).to_longdouble() == x).all()
@@ -335,6 +351,48 @@ def test_products_of_real_and_complex_matrices():
     assert ((r.reshape(1, 2, 2) @ z)[0] == both).all()
     with pytest.raises(ValueError, match="b has no dimensions"):
         r @ 2
+
+
+def test_its_own_elements_and_texts_are_numbers():
+    x = tw.DoubleDouble([THIRD, "0.1"])
+    assert (tw.DoubleDouble(list(x)) == x).all()
+    assert (tw.DoubleDouble([x[0], 2**53 + 1])[0] == x[0]).all()
+    z = tw.DoubleDouble([1 + 2j, complex(3, -1e-5), complex(np.inf, -np.inf)])
+    assert (tw.DoubleDouble([*z, 4])[:3] == z).all()
+    texts = z.to_strings(120)
+    assert (tw.DoubleDouble.from_strings(texts) == z).all()
+    assert (tw.DoubleDouble(["1e-3-2E+4j", "5"]) == tw.DoubleDouble([1e-3 - 2e4j, 5])).sum() == 1
+    with pytest.raises(ValueError, match="is not a real number"):
+        tw.DoubleDouble("1+xj")
+
+
+def test_a_copy_has_words_of_its_own():
+    x = tw.DoubleDouble([1.0, 2.0])
+    y = copy.copy(x)
+    y[0] = 5
+    assert x.hi.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda x: x.to_strings(0), "digits=0 is no number of digits"),
+        (lambda x: x.to_strings("a"), "digits='a' is no number of digits"),
+        (lambda x: x.reshape(3), r"shape=\(3,\) does not hold 2 elements"),
+        (lambda x: tw.DoubleDouble([[1, 2], [3]]), "value is no array"),
+        (lambda x: tw.DoubleDouble(x.hi, np.ones(3)), r"lo.shape=\(3,\) does not fit"),
+        (lambda x: x.__setitem__(0, [1, 2, 3]), r"value.shape=\(3,\) does not fit"),
+    ],
+)
+def test_what_does_not_fit_is_named(call, told):
+    with pytest.raises(ValueError, match=told):
+        call(tw.DoubleDouble([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("value", [[np.ma.masked, 1.0], [np.ma.masked_array([1.0], [True])] * 2])
+def test_lists_of_masked_numbers_are_refused(value):
+    with pytest.raises(TypeError, match="masked"):
+        tw.DoubleDouble(value)
 
 
 def test_masked_arrays_are_refused():

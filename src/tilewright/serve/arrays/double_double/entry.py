@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,11 @@ def side_by_side(parts: list[Pair]) -> Words:
 
 def of_pairs(high: Any, low: Any) -> Words:
     """Return the words of high + low, arrays of doubles that broadcast."""
-    both = np.broadcast_arrays(floats("value", high), floats("lo", low))
+    high, low = floats("value", high), floats("lo", low)
+    try:
+        both = np.broadcast_arrays(high, low)
+    except ValueError:
+        raise ValueError(f"lo.shape={low.shape} does not fit value.shape={high.shape}") from None
     is_complex = any(np.iscomplexobj(x) for x in both)
     high, low = (x.astype(np.complex128) if is_complex else x for x in both)
     return side_by_side([normalised(*one) for one in zip(_parts(high), _parts(low), strict=True)])
@@ -86,7 +91,10 @@ def words_of(value: Any) -> Words:
 
 def _unrounded(value: Any) -> NDArray[Any]:
     """Return an array of the numbers; of objects where NumPy's common type rounds integers."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError("value is no array: its lists have different lengths") from None
     if isinstance(value, list | tuple) and array.dtype in (np.float64, np.complex128):
         objects = np.asarray(value, dtype=object)
         if any(isinstance(x, int | np.integer) and abs(int(x)) > 2**53 for x in objects.flat):
@@ -103,19 +111,35 @@ def _of_structured(array: NDArray[Any]) -> Words:
 
 def _of_objects(array: NDArray[Any]) -> Words:
     """Return the pairs nearest to numbers or texts in an object array."""
-    is_complex = any(_is_complex(x) for x in array.flat)
-    words = np.empty((*array.shape, 2, 2) if is_complex else (*array.shape, 2))
-    for at in np.ndindex(array.shape):
-        x = array[at]
-        if isinstance(x, bytes):
-            x = x.decode()
+    parts = [_parts_of_object(x) for x in array.flat]
+    is_complex = any(len(one) == 2 for one in parts)
+    words = np.zeros((*array.shape, 2, 2) if is_complex else (*array.shape, 2))
+    for at, one in zip(np.ndindex(array.shape), parts, strict=True):
+        pairs = [_pair_of(x) for x in one]
         if is_complex:
-            re, im = (x.real, x.imag) if _is_complex(x) else (x, 0.0)
-            words[at] = pair_of(re() if callable(re) else re), pair_of(im() if callable(im) else im)
+            words[at][: len(pairs)] = pairs
         else:
-            words[at] = pair_of(x)
+            words[at] = pairs[0]
     return words, is_complex
 
 
-def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex | np.complexfloating) or type(x).__name__ in ("mpc", "acb")
+# The text of a complex number: a sign that is no exponent's parts it.
+_COMPLEX_TEXT = re.compile(r"(.*[^eE])([+-].*)[jJ]")
+
+
+def _parts_of_object(x: Any) -> tuple[Any, ...]:
+    """Return the real part of a number or a text, and the imaginary one if it has one."""
+    if isinstance(x, bytes):
+        x = x.decode()
+    if isinstance(x, str):
+        found = _COMPLEX_TEXT.fullmatch(x.strip())
+        return found.groups() if found else (x,)
+    if type(x).__name__ == "DoubleDouble":
+        return (x.real, x.imag) if x.is_complex else (x,)
+    if isinstance(x, complex | np.complexfloating) or type(x).__name__ in ("mpc", "acb"):
+        return tuple(part() if callable(part) else part for part in (x.real, x.imag))
+    return (x,)
+
+
+def _pair_of(x: Any) -> Any:
+    return x.on_host().words if type(x).__name__ == "DoubleDouble" else pair_of(x)

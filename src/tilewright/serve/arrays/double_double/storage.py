@@ -68,14 +68,18 @@ class Storage:
 
     def on_cuda(self) -> Self:
         """Return a copy on CuPy's current device."""
-        import cupy
-
+        try:
+            import cupy
+        except ImportError as problem:
+            raise ImportError(f"on_cuda() needs CuPy ({problem}); install cupy-cuda13x") from None
         return self.of_words(cupy.asarray(np.ascontiguousarray(self.words)), self.is_complex)
 
     def on_opencl(self, queue: Any) -> Self:
         """Return a copy on the device of a pyopencl queue, for gemm()."""
         import pyopencl.array
 
+        if not isinstance(queue, pyopencl.CommandQueue):
+            raise TypeError(f"queue is a {type(queue).__name__}; give a pyopencl.CommandQueue")
         words = pyopencl.array.to_device(queue, np.ascontiguousarray(self.words))
         return self.of_words(words, self.is_complex)
 
@@ -124,11 +128,17 @@ class Storage:
         if len(shape) == 1 and isinstance(shape[0], tuple):
             (shape,) = shape
         tail = self.words.shape[self.ndim :]
-        return self.of_words(self.words.reshape(*shape, *tail), self.is_complex)
+        try:
+            words = self.words.reshape(*shape, *tail)
+        except ValueError:
+            raise ValueError(f"shape={shape} does not hold {self.size} elements") from None
+        return self.of_words(words, self.is_complex)
 
     def copy(self) -> Self:
         """Return a copy in the same memory."""
         return type(self)(self)
+
+    __copy__ = copy
 
     def __getitem__(self, key: Any) -> Self:
         return self.of_words(self.words[self._key(key)], self.is_complex)
@@ -139,7 +149,11 @@ class Storage:
             raise ValueError("value is complex but the array is real")
         for part, given in zip(self._views(), other._as(self.is_complex), strict=True):
             for word, new in zip(part, given, strict=True):
-                word[key] = new
+                try:
+                    word[key] = new
+                except ValueError:
+                    set_ = f"{word[key].shape} elements that are set"
+                    raise ValueError(f"value.shape={other.shape} does not fit {set_}") from None
 
     def _key(self, key: Any) -> Any:
         """Return an index of `words`: what an ellipsis stands for ends before the words."""
