@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright.dask import matmul
 
 da = pytest.importorskip("dask.array")
@@ -63,3 +64,18 @@ def test_what_does_not_fit_is_refused():
         matmul(x[0], x)
     with pytest.raises(ValueError, match=r"a\.dtype=int64"):
         matmul(x.astype(int), x.astype(int))
+    unknown = x[:, x[0] > 0]
+    with pytest.raises(ValueError, match=r"a\.shape=\(8, nan\) has an unknown .* a\.compute_chunk"):
+        matmul(unknown, x)
+    with pytest.raises(ValueError, match=r"use one of ieee, fp64$"):
+        matmul(x, x, accuracy="batch_invariant")
+
+
+def test_gemm_refuses_unknown_sizes_and_masks():
+    x = da.ones((8, 8), dtype="f4", chunks=4)
+    for operands, name in (((x[x[:, 0] > 0], x), "a"), ((x, x[:, x[0] > 0]), "b")):
+        for multiply in (tw.gemm, tw.matmul):
+            with pytest.raises(ValueError, match=rf"{name}\.shape=.* is unknown; call {name}\."):
+                multiply(*operands)
+    with pytest.raises(TypeError, match="masked arrays are not taken"):
+        tw.gemm(da.ma.masked_greater(x, 0), x)

@@ -29,7 +29,7 @@ def matmul(a: Any, b: Any, *, accuracy: str = "ieee", device: str | None = None)
     a, b : dask.array.Array, shapes (m, k) and (k, n)
         Of one dtype: float32, float64, complex64 or complex128.  b's blocks along k become a's.
     accuracy : str
-        As of `tilewright.gemm`.
+        As of `tilewright.gemm` on arrays of the host.
     device : str, optional
         Where each worker multiplies, such as ``"cuda"``; its best device by default.
 
@@ -52,6 +52,12 @@ def matmul(a: Any, b: Any, *, accuracy: str = "ieee", device: str | None = None)
             raise TypeError(f"{name} is a {type(x).__name__}; give dask.array.asarray({name})")
         if x.ndim != 2:
             raise ValueError(f"{name}.shape={x.shape} is not a matrix; give two dimensions")
+    for name, x, axis in (("a", a, 1), ("b", b, 0)):
+        if x.shape[axis] != x.shape[axis]:  # NaN
+            raise ValueError(
+                f"{name}.shape={x.shape} has an unknown inner size; call"
+                f" {name}.compute_chunk_sizes() first"
+            )
     if a.shape[1] != b.shape[0]:
         raise ValueError(
             f"b.shape={b.shape} does not fit a.shape={a.shape}: their inner sizes must agree"
@@ -62,7 +68,7 @@ def matmul(a: Any, b: Any, *, accuracy: str = "ieee", device: str | None = None)
         precision = precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
-    with_accuracy(precision, accuracy)  # here, not on a worker
+    with_accuracy(precision, accuracy, invariant=False)  # here, not on a worker
     b = b.rechunk({0: a.chunks[1]})
     sums = [
         da.blockwise(

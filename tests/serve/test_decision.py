@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import pickle
 import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from tilewright.serve import decision
 from tilewright.serve.decision import Decision
@@ -44,3 +47,15 @@ def test_threads_that_ask_at_once_read_the_words_once() -> None:
     assert [words is not None and words.tolist() for words in seen] == [[7] * 8] * 4
     assert live.reads == 1
     assert decision._spare[live] == [memory]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda told: pickle.loads(pickle.dumps(told))])
+def test_a_copy_of_a_decision_tells_the_same(again) -> None:
+    told = Decision()
+    told.fixed("ieee", "no tensor cores")
+    assert again(told).as_dict() == told.as_dict()
+    live = Device(1)
+    told.pending(live, object(), SimpleNamespace(wait=live.wait), SimpleNamespace(reason=sum))
+    words = again(told).words()
+    assert words is not None
+    assert words.tolist() == [7] * 8

@@ -90,3 +90,28 @@ def test_what_is_no_matrix_is_refused_by_name():
         tw.matmul(np.ones(3), np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"b\.shape=\(4,\) does not fit a\.shape=\(2, 3\)"):
         tw.matmul(np.ones((2, 3)), np.ones(4))
+
+
+class Filed:
+    """What h5py and Zarr give of a file: parts of it are NumPy arrays."""
+
+    def __init__(self, x):
+        self.shape, self.dtype, self.ndim, self._x = x.shape, x.dtype, x.ndim, x
+
+    def __getitem__(self, key):
+        return self._x[key]
+
+
+def test_vectors_in_files_are_read():
+    x, v = np.arange(15.0).reshape(3, 5), np.arange(5.0)
+    assert tw.matmul(x, Filed(v)).tolist() == (x @ v).tolist()
+    assert tw.matmul(Filed(v), x.T.copy()).tolist() == (v @ x.T).tolist()
+
+
+def test_a_vector_of_another_kind_is_named():
+    class Labelled(Filed):
+        def __getitem__(self, key):
+            return self
+
+    with pytest.raises(TypeError, match=r"b is a Labelled; give np\.asarray\(b\)"):
+        tw.matmul(np.ones((3, 5)), Labelled(np.ones(5)))

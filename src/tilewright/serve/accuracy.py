@@ -30,8 +30,10 @@ BY_RESIDUES = ("fp64", "accurate")
 _PLAIN = ("ieee", "accurate", "fast")
 
 
-def with_accuracy(precision: Precision, accuracy: str) -> Precision:
+def with_accuracy(precision: Precision, accuracy: str, *, invariant: bool = True) -> Precision:
     """Return the precision to compute in.
+
+    `invariant`: whether the caller can have its rows batch-invariant on some device.
 
     Raises
     ------
@@ -48,7 +50,8 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     elif precision.letter in "dz":
         known = ("ieee", "fp64")
     if accuracy not in known:
-        more = f", or on a device {INVARIANT}" if precision.parts == 1 else ""
+        able = invariant and precision.parts == 1
+        more = f", or on a device {INVARIANT}" if able else ""
         raise ValueError(
             f"accuracy={accuracy!r} is unknown for {precision.name};"
             f" use one of {', '.join(known)}{more}"

@@ -28,6 +28,9 @@ Repeat = tuple[int, int, int, int]
 """How many products, and from A, B and C of one to those of the next, in elements or bytes."""
 
 
+_COMPUTE = "call {}.compute_chunk_sizes() first"
+
+
 @dataclass(frozen=True)
 class Arranged:
     """A batch as matrices and repeats.
@@ -66,6 +69,8 @@ def shapes_of(
             raise ValueError(
                 f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions or more"
             )
+        if x is not None and any(side != side for side in x.shape):  # Dask's NaN
+            raise ValueError(f"{name}.shape={tuple(x.shape)} is unknown; {_COMPUTE.format(name)}")
     (*many_a, m, k), (*many_b, k_b, n) = map(tuple, (a.shape, b.shape))
     if op_a.transposed:
         m, k = k, m

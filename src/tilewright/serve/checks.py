@@ -46,15 +46,21 @@ def loaded(name: str) -> Any:
     return None if is_begun else found
 
 
-def _is_masked(x: Any) -> bool:
-    masked = loaded("numpy.ma")
-    return masked is not None and isinstance(x, masked.MaskedArray)
-
-
 def refuse_masked(*given: Any) -> None:
-    """Refuse NumPy's masked arrays: nothing here looks at a mask."""
+    """Refuse NumPy's masked arrays, Dask's of such and lists of them: no mask is looked at."""
     if any(map(_is_masked, given)):
         raise TypeError("masked arrays are not taken; fill them first with .filled(value)")
+
+
+def _is_masked(x: Any) -> bool:
+    masked = loaded("numpy.ma")
+    return masked is not None and _holds(masked.MaskedArray, x)
+
+
+def _holds(kind: type, x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return any(_holds(kind, one) for one in x)
+    return isinstance(x, kind) or isinstance(getattr(x, "_meta", None), kind)  # of Dask's blocks
 
 
 def zero_pivot(lu: Any, zero: int) -> int:

@@ -139,3 +139,13 @@ class Decision:
 
     def __repr__(self) -> str:
         return f"<Decision {self.variant}: {self.reason}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is told, in another process, too: the decision, once it is made."""
+        self.words()
+        told = ("_variant", "_reason", "_words", "_grounds")
+        return {name: value for name, value in vars(self).items() if name in told}
+
+    def __setstate__(self, told: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        vars(self).update(told)

@@ -416,6 +416,7 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     """
     refuse_masked(a, x, b)
     _check_square(a)
+    _check_type(a)
     several = len(np.shape(b)) == 2 and len(b) == len(a)
     wanted = np.shape(b) if several else a.shape[:1]
     for name, given in (("x", x), ("b", b)):

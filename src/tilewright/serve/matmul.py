@@ -60,8 +60,8 @@ def matmul(
     row, column = (shape is not None and len(shape) == 1 for shape in shapes)
     if (row or column) and None not in shapes and shapes[0][-1] != shapes[1][0 if column else -2]:
         raise ValueError(f"b.shape={tuple(shapes[1])} does not fit a.shape={tuple(shapes[0])}")
-    rows = a.reshape((1, a.shape[0])) if row else a
-    columns = b.reshape((b.shape[0], 1)) if column else b
+    rows = _vector("a", a).reshape((1, a.shape[0])) if row else a
+    columns = _vector("b", b).reshape((b.shape[0], 1)) if column else b
     made = gemm(rows, columns, accuracy=accuracy, out_dtype=out_dtype, device=device)
     if not row and not column:
         return made
@@ -70,3 +70,11 @@ def matmul(
         (shape[-1],) if not column else ()
     )  # fmt: skip
     return made.reshape(kept)
+
+
+def _vector(name: str, x: Any) -> Any:
+    """Return an array of one dimension, read whole from a file of h5py's or Zarr's."""
+    found = x if hasattr(x, "reshape") else x[:]
+    if not hasattr(found, "reshape"):
+        raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
+    return found

@@ -145,7 +145,7 @@ def _update(
             in_single, given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=part
         )
     if out_dtype is not None:
-        raise ValueError(f"out_dtype={out_dtype!r} is for arrays of 8 and 16 bits")
+        raise ValueError(f"out_dtype={out_dtype!r} is for arrays of 8 and 16 bits; leave it out")
     if not hasattr(a, "strides"):
         raise ValueError(f"a is a {type(given).__name__}, no matrix in memory; give a NumPy array")
     return _wide(

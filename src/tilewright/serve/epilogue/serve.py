@@ -25,7 +25,7 @@ from tilewright.problem import Trans
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.arrange import shapes_of
 from tilewright.serve.calls import keep, kept
-from tilewright.serve.checks import check_scalars
+from tilewright.serve.checks import check_scalars, refuse_masked
 from tilewright.serve.epilogue.arrays import Library, library_of
 from tilewright.serve.narrow.types import NARROW, is_narrow, results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself, refuse_overlap
@@ -392,6 +392,7 @@ def _vector(
 ) -> Any:
     if x is None:
         return None
+    refuse_masked(x)
     if not library.own(x):
         raise TypeError(f"{name} is a {type(x).__name__}; give an array of the operands' kind")
     if tuple(x.shape) not in shapes:
