@@ -173,6 +173,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["portfolio", "loss", "no.json"], 2, "times: 'precision' is missing"),
         (["solve", "--size", "4", "-o", "no/x.npy"], 1, "in no directory"),
         (["solve", "--size", "4", "-o", "x.npz"], 2, "end its name in .npy"),
+        (["solve", "--size", "99999999"], 1, "Unable to allocate 71.1 PiB for an array with"),
         (["ladder", "--size", "64", "-o", "no/x.json"], 1, "in no directory"),
         (["ladder", "--size", "64", "--tune", "soon"], 2, "tune='soon'"),
         (["ladder", "--size", "999999999"], 2, "GiB in three matrices"),

@@ -101,7 +101,9 @@ def run(arguments: Sequence[str]) -> int:
         named = problem.filename is not None and problem.strerror
         told = f"{problem.filename} cannot be used ({problem.strerror}); name another"
         return _fail(told if named else problem, 1, json=json)
-    except (RuntimeError, ArithmeticError, MemoryError) as problem:
+    except MemoryError as problem:
+        return _fail(f"{problem or 'memory has run out'}; give smaller sizes", 1, json=json)
+    except (RuntimeError, ArithmeticError) as problem:
         return _fail(problem, 1, json=json)
     except KeyboardInterrupt:
         return _fail(_STOPPED, _INTERRUPTED, json=json)
