@@ -28,9 +28,6 @@ Repeat = tuple[int, int, int, int]
 """How many products, and from A, B and C of one to those of the next, in elements or bytes."""
 
 
-_COMPUTE = "call {}.compute_chunk_sizes() first"
-
-
 @dataclass(frozen=True)
 class Arranged:
     """A batch as matrices and repeats.
@@ -70,7 +67,9 @@ def shapes_of(
                 f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions or more"
             )
         if x is not None and any(side != side for side in x.shape):  # Dask's NaN
-            raise ValueError(f"{name}.shape={tuple(x.shape)} is unknown; {_COMPUTE.format(name)}")
+            raise ValueError(
+                f"{name}.shape={tuple(x.shape)} is unknown; call {name}.compute_chunk_sizes() first"
+            )
     (*many_a, m, k), (*many_b, k_b, n) = map(tuple, (a.shape, b.shape))
     if op_a.transposed:
         m, k = k, m

@@ -131,7 +131,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                        mine.count);
 #else
         if (THREAD_ID % GROUP < PRODUCERS)
-            for (way on = way_of(all, 0, 1); is_there(on, all, BATCH_SIZE); go_on(&on, all, 1))
+            for (way on = way_of(all, 0, 1); is_there(on, all, PRODUCTS_OF_BLOCK);
+                 go_on(&on, all, 1))
                 bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
                            tile_at(m, n, on.tile, rank), 0, steps);
 #endif
@@ -156,7 +157,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         const unsigned int turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
-        for (way on = way_of(all, turn, turns); is_there(on, all, BATCH_SIZE);
+        for (way on = way_of(all, turn, turns); is_there(on, all, PRODUCTS_OF_BLOCK);
              go_on(&on, all, turns)) {
             accumulator sum[SUMS_OF_THREAD];
             if (PINGPONG)

@@ -155,9 +155,10 @@ _FP8: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 6, 128, 1, 2, 1, 1, 8, 0, 1),
 )
 
-# For batches; block_k in bytes.  Blocks of the smallest tiles compute one and go.  Others are
+# For batches; block_k in bytes.  Blocks of the first two compute a tile and go.  Others are
 # persistent: a tile's first loads and its store, which take as long as the multiplies of a short
-# sum, pass beside the multiplies of other tiles.
+# sum, pass beside the multiplies of other tiles, of up to three consumers in turn or of two blocks
+# more on the multiprocessor.
 _BATCHED: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 64, 2, 2, 0),
     (64, 64, 64, 1, 0, 128, 3, 2, 0),

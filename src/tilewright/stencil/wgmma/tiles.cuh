@@ -46,6 +46,7 @@ HELPER way way_of(tiles all, unsigned int turn, unsigned int turns)
     return at;
 }
 
+/* Whether there is a tile, where a block goes through those of so many products. */
 HELPER bool is_there(way at, tiles all, unsigned int products)
 {
     return BATCHED == 2 ? at.product < products : at.tile < all.count;

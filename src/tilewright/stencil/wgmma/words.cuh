@@ -34,21 +34,21 @@
 #endif
 #if BATCHED == 2
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c, int batch
-#define BATCH_SIZE ((unsigned int)batch)
+#define PRODUCTS_OF_BLOCK ((unsigned int)batch)
 #define MATRIX_A(product) ((int)(product) * many_a)
 #define MATRIX_B(product) ((int)(product) * many_b)
 #define FIRST_C(c) (c)
 #define C_OF(to, product) moved(to, (isize)(product) * step_c)
 #elif BATCHED == 1
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
-#define BATCH_SIZE 1
+#define PRODUCTS_OF_BLOCK 1
 #define MATRIX_A(product) ((int)blockIdx.z * many_a)
 #define MATRIX_B(product) ((int)blockIdx.z * many_b)
 #define FIRST_C(c) ((c) + (isize)blockIdx.z * step_c)
 #define C_OF(to, product) (to)
 #else
 #define BATCH_ARGUMENTS
-#define BATCH_SIZE 1
+#define PRODUCTS_OF_BLOCK 1
 #define MATRIX_A(product) 0
 #define MATRIX_B(product) 0
 #define FIRST_C(c) (c)

@@ -94,7 +94,7 @@ def _unrounded(value: Any) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise ValueError("value is no array: its lists have different lengths") from None
+        raise ValueError("value is no array; give lists of equal lengths") from None
     if isinstance(value, list | tuple) and array.dtype in (np.float64, np.complex128):
         objects = np.asarray(value, dtype=object)
         if any(isinstance(x, int | np.integer) and abs(int(x)) > 2**53 for x in objects.flat):

@@ -71,7 +71,9 @@ class Storage:
         try:
             import cupy
         except ImportError as problem:
-            raise ImportError(f"on_cuda() needs CuPy ({problem}); install cupy-cuda13x") from None
+            raise ImportError(
+                f"on_cuda() needs CuPy: {problem}; install it for your CUDA"
+            ) from None
         return self.of_words(cupy.asarray(np.ascontiguousarray(self.words)), self.is_complex)
 
     def on_opencl(self, queue: Any) -> Self:
@@ -152,8 +154,9 @@ class Storage:
                 try:
                     word[key] = new
                 except ValueError:
-                    set_ = f"{word[key].shape} elements that are set"
-                    raise ValueError(f"value.shape={other.shape} does not fit {set_}") from None
+                    raise ValueError(
+                        f"value.shape={other.shape} does not fit the part's {word[key].shape}"
+                    ) from None
 
     def _key(self, key: Any) -> Any:
         """Return an index of `words`: what an ellipsis stands for ends before the words."""
