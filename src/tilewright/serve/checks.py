@@ -46,10 +46,11 @@ def loaded(name: str) -> Any:
     return None if is_begun else found
 
 
-def refuse_masked(*given: Any) -> None:
+def refuse_masked(**given: Any) -> None:
     """Refuse NumPy's masked arrays, Dask's of such and lists of them: no mask is looked at."""
-    if any(map(_is_masked, given)):
-        raise TypeError("masked arrays are not taken; fill them first with .filled(value)")
+    for name, x in given.items():
+        if _is_masked(x):
+            raise TypeError(f"{name} is masked; masked arrays are not taken: give .filled(value)")
 
 
 def _is_masked(x: Any) -> bool:

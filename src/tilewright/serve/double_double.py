@@ -28,8 +28,8 @@ class DoubleDouble(Pairs):
     value : array_like
         Numbers that `hi` takes: float64 or complex128 arrays, longdouble, clongdouble,
         integers; nested lists or object arrays of Python's, mpmath's or python-flint's
-        numbers or of decimal text; a python-flint matrix; another DoubleDouble.  Each
-        element becomes the pair nearest to it.
+        numbers, of decimal text (complex as ``a+bj``) or of elements of a DoubleDouble; a
+        python-flint matrix; another DoubleDouble.  Each element becomes the pair nearest to it.
     lo : array_like, optional
         Added to `value`, both floating-point arrays; the sum is normalised.
 
@@ -62,13 +62,13 @@ class DoubleDouble(Pairs):
     @classmethod
     def from_longdouble(cls, x: Any) -> Self:
         """Return longdouble or clongdouble numbers as they are."""
-        refuse_masked(x)
+        refuse_masked(x=x)
         return cls(np.asarray(x))
 
     @classmethod
     def from_strings(cls, x: Any) -> Self:
         """Return the pairs nearest to decimal texts."""
-        refuse_masked(x)
+        refuse_masked(x=x)
         return cls(np.asarray(x, dtype=object))
 
     @classmethod

@@ -78,6 +78,7 @@ def lu_factor(
         If a pivot is exactly zero, and its column holds no NaN: of a matrix with NaN, factors
         hold NaN.
     """
+    refuse_masked(a=a)
     adapter = _adapter_of(a)
     if adapter is not None:
         _check_on_device(adapter, "a", a, device)
@@ -106,7 +107,6 @@ def lu_factor(
 
 def _adapter_of(*given: Any) -> Any:
     """Return what knows arrays on a CUDA device; None of NumPy's and DoubleDouble."""
-    refuse_masked(*given)
     if any(isinstance(x, np.ndarray | DoubleDouble) or not hasattr(x, "ndim") for x in given):
         return None
     return adapter_on_cuda(*given)
@@ -290,6 +290,7 @@ def lu_solve(
     op = Trans.parse(trans, "trans")
     if op == Trans.R:
         raise ValueError(f"trans={op.value!r} is not for systems; give N, T or C")
+    refuse_masked(factored=factored, b=b)
     adapter = _adapter_of(*factored, b) if isinstance(factored, tuple | list) else None
     if adapter is not None and len(factored) == 2:
         return _solved_on_device(adapter, *factored, b, op, device)
@@ -414,7 +415,7 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     ValueError
         If shapes are others; the message names the argument.
     """
-    refuse_masked(a, x, b)
+    refuse_masked(a=a, x=x, b=b)
     _check_square(a)
     _check_type(a)
     several = len(np.shape(b)) == 2 and len(b) == len(a)

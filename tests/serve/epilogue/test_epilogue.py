@@ -176,7 +176,7 @@ ONE = np.ones((4, 4), "f4")
         ({"epilogue": tw.Epilogue(), "beta": 1}, "beta"),
         ({"epilogue": tw.Epilogue(), "a": ONE.astype("i8")}, "a.dtype=int64"),
         ({"epilogue": tw.Epilogue(), "b": ONE.astype("f2"), "alpha": 0}, "b.dtype=float16 but"),
-        ({"epilogue": tw.Epilogue(bias=np.ma.masked_array(np.ones(4), True))}, "masked"),
+        ({"epilogue": tw.Epilogue(bias=np.ma.masked_array(np.ones(4), True))}, "bias is masked"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_named(changes: dict[str, Any], words: str) -> None:

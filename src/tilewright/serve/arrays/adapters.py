@@ -22,7 +22,7 @@ def adapter_of(a: Any, b: Any, c: Any) -> Any:
     found = adapter_on_cuda(*given)
     if found is not None:
         return found
-    refuse_masked(*given)
+    refuse_masked(a=a, b=b, c=c)
     if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
         from tilewright.serve.arrays.double_double.adapter import double_double_arrays
 

@@ -392,7 +392,7 @@ def _vector(
 ) -> Any:
     if x is None:
         return None
-    refuse_masked(x)
+    refuse_masked(**{name: x})
     if not library.own(x):
         raise TypeError(f"{name} is a {type(x).__name__}; give an array of the operands' kind")
     if tuple(x.shape) not in shapes:

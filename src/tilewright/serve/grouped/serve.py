@@ -95,7 +95,7 @@ def _one_by_one(a: list[Any], b: list[Any], c: list[Any], **options: Any) -> lis
     ops = Trans.parse(options["trans_a"], "trans_a"), Trans.parse(options["trans_b"], "trans_b")
     _all_or_none(c)
     for at, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
-        refuse_masked(x, y, z)
+        refuse_masked(**{f"a[{at}]": x, f"b[{at}]": y, f"c[{at}]": z})
         _check(at, (x, y, z), ops, a[0])
         if options["out_dtype"] is not None and z is not None and z.dtype != c[0].dtype:
             raise ValueError(f"c[{at}].dtype={z.dtype} but c[0].dtype={c[0].dtype}; give one type")

@@ -63,7 +63,7 @@ class NumPyLike(_Adapted):
 
     def check(self, name: str, x: Any) -> None:
         """Refuse an array that is not multiplied."""
-        refuse_masked(x)
+        refuse_masked(**{name: x})
         if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
             raise ValueError("c is read-only; give a writeable array")
 

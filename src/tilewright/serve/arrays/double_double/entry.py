@@ -45,7 +45,7 @@ def of_pairs(high: Any, low: Any) -> Words:
 
 def floats(name: str, x: Any) -> NDArray[Any]:
     """Return float64 or complex128; refuse what would lose digits."""
-    refuse_masked(x)
+    refuse_masked(**{name: x})
     array = _unrounded(x)
     if array.dtype.kind not in "biufc" or array.dtype.itemsize > 8 * (
         1 + (array.dtype.kind == "c")
@@ -62,7 +62,7 @@ def _parts(x: NDArray[Any]) -> list[NDArray[Any]]:
 
 def words_of(value: Any) -> Words:
     """Return what `DoubleDouble(value)` says."""
-    refuse_masked(value)
+    refuse_masked(value=value)
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray | np.generic):
         if value.__dlpack_device__()[0] == _HOST:  # PyTorch's and JAX's
             return words_of(np.from_dlpack(value))
@@ -131,9 +131,9 @@ def _parts_of_object(x: Any) -> tuple[Any, ...]:
     """Return the real part of a number or a text, and the imaginary one if it has one."""
     if isinstance(x, bytes):
         x = x.decode()
-    if isinstance(x, str):
+    if isinstance(x, str) and x.strip()[-1:] in ("j", "J"):
         found = _COMPLEX_TEXT.fullmatch(x.strip())
-        return found.groups() if found else (x,)
+        return found.groups() if found else ("0", x.strip()[:-1])
     if type(x).__name__ == "DoubleDouble":
         return (x.real, x.imag) if x.is_complex else (x,)
     if isinstance(x, complex | np.complexfloating) or type(x).__name__ in ("mpc", "acb"):

@@ -45,7 +45,7 @@ class Storage:
             If they are not float64 with 2, or 2 x 2, behind the shape; or masked.
         """
         tail = (2, 2) if is_complex else (2,)
-        refuse_masked(words)
+        refuse_masked(words=words)
         if not hasattr(words, "dtype"):
             raise TypeError(f"words is a {type(words).__name__}; give an array of float64")
         if words.dtype != np.float64 or tuple(words.shape[len(words.shape) - len(tail) :]) != tail:
