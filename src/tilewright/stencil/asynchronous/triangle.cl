@@ -20,6 +20,9 @@
 #define THREADS 256
 #define APART (THREADS / SIDE)
 
+/* Columns of a tile that is copied. */
+#define COLUMNS 64
+
 /* Of a tile's rows in shared memory, so that a column's elements lie in other banks; where that takes
  * more than the 32 KiB that every OpenCL device has, they follow each other. */
 #if ELEMENT_BYTES == 32 && defined(__OPENCL_VERSION__)
@@ -78,8 +81,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void mirror_triangle(isize n, GLOBAL element *
                                                        isize ld, int lower)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
-    const isize tiles = (n + SIDE - 1) / SIDE;
-    const isize row = (isize)BLOCK_ID % tiles * SIDE, column = (isize)BLOCK_ID / tiles * SIDE;
+    const unsigned int tiles = (unsigned int)((n + SIDE - 1) / SIDE);
+    const isize row = (isize)(BLOCK_ID % tiles) * SIDE, column = (isize)(BLOCK_ID / tiles) * SIDE;
     const int side = THREAD_ID % SIDE, first = THREAD_ID / SIDE;
     const int rows = (int)(n - row < SIDE ? n - row : SIDE);
     const int columns = (int)(n - column < SIDE ? n - column : SIDE);
@@ -109,15 +112,18 @@ KERNEL THREADS_PER_BLOCK(THREADS) void copy_triangles(isize n, isize block,
                                                       GLOBAL element *to, isize to_offset,
                                                       isize to_ld, isize to_step, int lower)
 {
-    const isize tiles = (block + SIDE - 1) / SIDE;
-    const isize number = (isize)BLOCK_ID / (tiles * tiles);
-    const isize tile = (isize)BLOCK_ID % (tiles * tiles);
+    /* 32 bits: a grid has fewer than 2^31 blocks. */
+    const unsigned int down = (unsigned int)((block + SIDE - 1) / SIDE);
+    const unsigned int across = (unsigned int)((block + COLUMNS - 1) / COLUMNS);
+    const unsigned int number = BLOCK_ID / (down * across), tile = BLOCK_ID % (down * across);
+    const isize row = (isize)(tile % down) * SIDE, column = (isize)(tile / down) * COLUMNS;
+    if (lower ? row + SIDE <= column : row >= column + COLUMNS)
+        return; /* of the other triangle */
     const isize left = n - number * block, side = left < block ? left : block;
-    const isize i = tile % tiles * SIDE + THREAD_ID % SIDE;
-    const isize first = tile / tiles * SIDE + THREAD_ID / SIDE;
+    const isize i = row + THREAD_ID % SIDE, first = column + THREAD_ID / SIDE;
     const GLOBAL element *read = from + from_offset + number * from_step + i;
     GLOBAL element *write = to + to_offset + number * to_step + i;
-    UNROLL for (int at = 0; at < SIDE; at += APART) {
+    UNROLL for (int at = 0; at < COLUMNS; at += APART) {
         const isize j = first + at;
         if (i < side && j < side && (lower ? i >= j : i <= j)) {
             const element x = read[j * from_ld];

@@ -9,8 +9,8 @@ from tilewright.stencil.source_files import read_sources
 
 __all__ = ["MovedTriangle"]
 
-VERSION = 1  # raised when what triangle.cl computes changes
-_SIDE, _THREADS = 32, 256  # triangle.cl
+VERSION = 2  # raised when what triangle.cl computes changes
+_SIDE, _COLUMNS, _THREADS = 32, 64, 256  # triangle.cl
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ class MovedTriangle:
 
     def launch(self, n: int, block: int) -> Launch:
         """Return the launch for a matrix of n columns in diagonal blocks; a block a tile."""
-        tiles = -(-block // _SIDE)
-        return Launch(grid=(-(-n // block) * tiles * tiles, 1), block=(_THREADS, 1))
+        tiles = -(-block // _SIDE) * -(-block // (_SIDE if self.mirrored else _COLUMNS))
+        return Launch(grid=(-(-n // block) * tiles, 1), block=(_THREADS, 1))
