@@ -30,6 +30,7 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 __all__ = ["sources"]
 
 _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
+_TRIANGLES = tuple(Arithmetic(one, one, triangle=True) for one in ("float16", "bfloat16"))
 _FOLLOWED = (
     Arithmetic("float16", "float16", epilogue=True),
     Arithmetic("bfloat16", "bfloat16", epilogue=True),
@@ -52,6 +53,8 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from _factorisations()
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
+    for made in _TRIANGLES:
+        yield from _products(device, f"{made.element} triangle", made, 0)
     yield from (("fp32 batches", one) for one in _ieee_of_batches())
     for name in _ROUTES:
         scheme = SCHEMES[name]
@@ -136,6 +139,8 @@ def _products(
     family = wgmma()
     orders = (Trans.T, Trans.N) if made.either_order else (Trans.T,)
     for a, b in itertools.product(orders, orders):
+        if made.triangle and a != b:  # of a matrix and its own transpose
+            continue
         other = Trans.N if b.transposed else Trans.T  # B contiguous along k is not transposed
         variant = TensorVariant(precision("s"), a, other, arithmetic=made)
         space = family.space(variant, device)

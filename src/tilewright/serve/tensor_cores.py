@@ -1,10 +1,15 @@
-"""Where tensor cores are, and which config serves products in parts and with an epilogue."""
+"""Where tensor cores are, and which config serves what their portfolio ``passes`` is for.
+
+Products in parts, with an epilogue, and of which one triangle is wanted.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from functools import lru_cache
+
+import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
@@ -16,10 +21,11 @@ from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
-from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, operands_of
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, folded_problem, operands_of
 
 __all__ = [
     "config_for",
+    "config_for_triangle",
     "expected_ns",
     "has_wgmma",
     "reads",
@@ -107,6 +113,37 @@ def expected_ns(
     return _expected(variant, device, (m, n, k), promote_k, compensated, products)[1]
 
 
+@lru_cache(maxsize=256)
+def config_for_triangle(
+    variant: TensorVariant, device: DeviceSpec, problem: Problem
+) -> tuple[Config, float] | None:
+    """Return the config of which the shortest time is expected, and its nanoseconds.
+
+    Parameters
+    ----------
+    variant : TensorVariant
+        Arithmetic and order of the operands.
+    device : DeviceSpec
+        Whose multiprocessors are filled.
+    problem : Problem
+        The product of which a triangle is wanted.
+
+    Returns
+    -------
+    tuple or None
+        None where the device runs none.
+    """
+    able = _able(variant, device, 0, False, False)
+    if able is None or able.model is None:
+        return None
+    expected = [
+        able.model.expected(folded_problem(one.geometry, problem), device.multiprocessors)[at]
+        for at, one in enumerate(able.kernels)
+    ]
+    best = int(np.argmin(expected))
+    return able.kernels[best].config, float(expected[best])
+
+
 def _expected(
     variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
     compensated: bool, products: int,
@@ -164,7 +201,8 @@ def _able(
 def _is_alike(one: Arithmetic, other: Arithmetic) -> bool:
     """Whether products take as long."""
     first, second = (
-        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue) for x in (one, other)
+        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue, x.triangle)
+        for x in (one, other)
     )
     return first == second
 

@@ -55,7 +55,9 @@ def numbers(*values):
 
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
 @settings(max_examples=10)
-@given(n=st.integers(1, 180), block=st.integers(1, 140), lower=st.booleans(), more=st.integers(0, 3))
+@given(
+    n=st.integers(1, 180), block=st.integers(1, 140), lower=st.booleans(), more=st.integers(0, 3)
+)
 def test_triangles_of_diagonal_blocks_are_copied(
     everywhere, size, hermitian, n, block, lower, more
 ):

@@ -84,6 +84,18 @@ def test_columns_of_two_byte_results_may_begin_anywhere(hopper: LiveDevice, apar
     run.check(Case(1024, 512, 40, padding_c=apart, offset_c=apart))
 
 
+@pytest.mark.parametrize("trans", ["NT", "TN"])
+def test_a_triangle_is_written_and_nothing_else(hopper: LiveDevice, trans: str) -> None:
+    of = variant(trans, Arithmetic("bfloat16", "bfloat16", triangle=True))
+    for config in FAMILY.starts(of, hopper.spec):
+        run = Run(hopper, config, of)
+        for lower in (False, True):
+            run.check(Case(2100, 2100, 200, lower=lower))
+            run.check(Case(1031, 1031, 331, 2, -1, padding_c=3, offset_c=1, lower=lower))
+            run.check(Case(777, 777, 72, padding_c=7, lower=lower))
+            run.check(Case(70, 70, 8, beta=1, lower=lower))
+
+
 @pytest.mark.parametrize("name", ["fp16x3", "bf16x6"])
 def test_roundings_of_promotions_are_made_up_for(hopper: LiveDevice, name: str) -> None:
     """By all configs that serve small results."""

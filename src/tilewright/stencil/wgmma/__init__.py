@@ -8,9 +8,10 @@ from tilewright.stencil.wgmma.arithmetic import (
     operands_of,
     variant_named,
 )
-from tilewright.stencil.wgmma.call import BatchOfParts, Following, Parts, TensorCall
+from tilewright.stencil.wgmma.call import BatchOfParts, Following, Parts, TensorCall, whole_call
 from tilewright.stencil.wgmma.named import variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
+from tilewright.stencil.wgmma.triangle import folded, folded_problem
 
 __all__ = [
     "ARITHMETICS",
@@ -22,7 +23,10 @@ __all__ = [
     "TensorCall",
     "TensorVariant",
     "Wgmma",
+    "folded",
+    "folded_problem",
     "operands_of",
     "variant_named",
     "variant_of",
+    "whole_call",
 ]

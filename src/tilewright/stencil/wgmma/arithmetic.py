@@ -63,6 +63,9 @@ class Arithmetic:
         Whether a number in device memory decides if the launch computes anything.
     epilogue : bool
         Whether scales, a bias and an activation may follow the product (epilogue.cuh).
+    triangle : bool
+        Whether one triangle of a square C is computed, and nothing of the other written
+        (triangle.cuh).
 
     Raises
     ------
@@ -76,6 +79,7 @@ class Arithmetic:
     scaled: bool = False
     routed: bool = False
     epilogue: bool = False
+    triangle: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("element", Element), ("result", Result)):
@@ -101,6 +105,9 @@ class Arithmetic:
                 f"products={self.products!r}: give 1 to {_MOST_PRODUCTS} pairs of parts"
                 f" 0 to {_MOST_PARTS - 1}"
             )
+        alone = self.parts == 1 and not (self.scaled or self.routed or self.epilogue)
+        if self.triangle and not (alone and self.result_bytes == 2):
+            raise ValueError("triangle=True is for plain products of 2-byte results; leave it out")
 
     @cached_property
     def parts(self) -> int:
@@ -141,7 +148,9 @@ class Arithmetic:
     @property
     def is_plain(self) -> bool:
         """Whether it is a product of whole operands, with alpha and beta alone."""
-        return self.parts == 1 and not (self.scaled or self.routed or self.epilogue)
+        return self.parts == 1 and not (
+            self.scaled or self.routed or self.epilogue or self.triangle
+        )
 
     @property
     def any_alignment(self) -> bool:
@@ -178,11 +187,16 @@ def plain(precision: Precision) -> Arithmetic | None:
     return Arithmetic(element, result)
 
 
-# What products with an epilogue are called: the letter of a precision, and this.
-_FOLLOWED = "-epilogue"
+# What products with an epilogue, and triangles of products, are called: the letter of a precision,
+# and this.
+_FOLLOWED, _TRIANGLE = "-epilogue", "-triangle"
 
 # Arithmetics whose times files of times and portfolios hold by name.
-NAMED = (*ARITHMETICS, *(f"{letter}{_FOLLOWED}" for letter in ("bf16", "e4m3", "int8")))
+NAMED = (
+    *ARITHMETICS,
+    *(f"{letter}{_FOLLOWED}" for letter in ("bf16", "e4m3", "int8")),
+    f"bf16{_TRIANGLE}",
+)
 
 
 def named(name: str) -> Arithmetic:
@@ -197,9 +211,10 @@ def named(name: str) -> Arithmetic:
         return replace(ARITHMETICS[name], routed=True)
     if name not in NAMED:
         raise ValueError(f"arithmetic={name!r} is unknown; use {', '.join(NAMED)}")
-    of = precision(name.removesuffix(_FOLLOWED))
+    letter, _, kind = name.partition("-")
+    of = precision(letter)
     result = "bfloat16" if of.is_whole else of.result_name
-    return Arithmetic(of.dtype_name, result, epilogue=True)  # type: ignore[arg-type]
+    return Arithmetic(of.dtype_name, result, **{kind: True})  # type: ignore[arg-type]
 
 
 def operands_of(arithmetic: Arithmetic) -> Precision:

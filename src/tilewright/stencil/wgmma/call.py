@@ -10,6 +10,10 @@ and where the arithmetic has an epilogue (epilogue.cuh), behind these::
 
          float *scale_m, float *scale_n, void *bias_m, void *bias_n, int flags
 
+where it is one triangle of C (triangle.cuh), one number::
+
+         int lower
+
 A ``scalar`` is a float, for integer results an int.  Memory handles are CUDA's addresses: what
 adds bytes to one gives another.
 """
@@ -135,6 +139,8 @@ class TensorCall:
         Where the arithmetic has an epilogue.
     moduli : object, optional
         Where it has residues: memory of two 32-bit integers for each matrix (residues.cuh).
+    lower : bool, optional
+        Where it computes one triangle of C: which, as memory has it column-major.
     """
 
     m: int
@@ -151,6 +157,7 @@ class TensorCall:
     run_value: int = 0
     then: Following | None = None
     moduli: Any = None
+    lower: bool | None = None
 
     def arguments(self) -> tuple[Any, ...]:
         """Refuse: only the stencil knows the boxes that its copies take."""
@@ -205,6 +212,7 @@ def arguments(
         ("run_if", arithmetic.routed),
         ("then", arithmetic.epilogue),
         ("moduli", arithmetic.result == "residues"),
+        ("lower", arithmetic.triangle),
     ):
         if needed != (getattr(call, name) is not None):
             wanted = "give it" if needed else "leave it out"
@@ -218,6 +226,7 @@ def arguments(
         long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
         c, long(call.c.ld), call.moduli or call.exponents_a, call.exponents_b, call.run_if,
         np.int32(call.run_value), *(() if call.then is None else call.then.arguments()),
+        *(() if call.lower is None else (np.int32(call.lower),)),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ struct result {
     const int *exponents_a, *exponents_b;
     bool aligned; /* to 8 bytes, every column */
     epilogue then;
+    bool lower; /* which triangle, where it is one that is written */
 };
 
 /* The same of another product, so many elements on. */
@@ -57,7 +58,7 @@ HELPER void store_whole_chunk(result to, scalar *sum, isize i, isize j, const in
     *(chunk *)at = v;
 }
 
-/* Write what of a chunk lies inside C. */
+/* Write what of a chunk lies inside C, and in the triangle that is written. */
 HELPER void store_chunk(result to, scalar *sum, isize i, isize j, int exponent_b)
 {
     const int left = to.m - i < CHUNK ? (int)(to.m - i) : CHUNK;
@@ -65,7 +66,8 @@ HELPER void store_chunk(result to, scalar *sum, isize i, isize j, int exponent_b
     ROLLED for (int e = 0; e < left; ++e) {
         output *const at = to.c + i + e + j * to.ld;
         const int exponent = SCALED ? to.exponents_a[i + e] + exponent_b : 0;
-        *at = rounded(combined(to, sum[0], exponent, at));
+        if (in_triangle(to.lower, i + e, j))
+            *at = rounded(combined(to, sum[0], exponent, at));
         UNROLL for (int next = 1; next < CHUNK; ++next) sum[next - 1] = sum[next];
     }
 }

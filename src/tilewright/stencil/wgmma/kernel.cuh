@@ -61,6 +61,8 @@
  * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
  * (by_threads.cuh; cp_async.cuh, of 32 bits).
  *
+ * With TRIANGLE they go through the tiles of one triangle of C (triangle.cuh).
+ *
  * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
  * (parallel_split_k.cuh); no clusters then, and no PINGPONG.
  *
@@ -82,7 +84,7 @@
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,                 \
         const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,                   \
         const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
-        EPILOGUE_ARGUMENTS BATCH_ARGUMENTS WORKSPACE_ARGUMENT
+        EPILOGUE_ARGUMENTS TRIANGLE_ARGUMENT BATCH_ARGUMENTS WORKSPACE_ARGUMENT
 #define ELEMENTS_OF_ARGUMENTS
 /* Threads that bring operands. */
 #define PRODUCERS 1
@@ -134,14 +136,14 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
             for (way on = way_of(all, 0, 1); is_there(on, all, PRODUCTS_OF_BLOCK);
                  go_on(&on, all, 1))
                 bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
-                           tile_at(m, n, on.tile, rank), 0, steps);
+                           tile_at(m, n, on.tile, rank, IS_LOWER), 0, steps);
 #endif
     } else {
         take_registers();
         c = FIRST_C(c);
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned,
-                           EPILOGUE_OF_ARGUMENTS};
+                           EPILOGUE_OF_ARGUMENTS, IS_LOWER};
 #if PARALLEL_SPLIT_K
         const unsigned int slices = GRID_BLOCKS / all.count;
         const tile mine = tile_at(m, n, BLOCK_ID % all.count, 0);
@@ -167,7 +169,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);
-            store_tile(C_OF(to, on.product), tile_at(m, n, on.tile, rank), sum);
+            store_tile(C_OF(to, on.product), tile_at(m, n, on.tile, rank, IS_LOWER), sum);
         }
 #endif
     }

@@ -42,6 +42,16 @@ _FOLLOWED_FP8: tuple[tuple[int, ...], ...] = (
     (64, 128, 64, 2, 0, 128, 8, 128, 1, 1, 1, 1, 8, 0),
 )
 
+# One triangle of C, in 16 bits: of 29 timed on 14 sizes from 256 to 12288 these lose least, 1.1 %
+# in the mean and 7 % at most (H200, 2026-11-28).
+_TRIANGLES: tuple[tuple[int, ...], ...] = (
+    (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 132),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 132),
+    (64, 128, 64, 2, 1, 128, 8, 0, 1, 1, 1, 1, 8, 132),
+    (128, 128, 128, 2, 1, 128, 7, 0, 1, 1, 1, 1, 4, 132),
+    (192, 192, 192, 3, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132),
+)
+
 # One part: those that lose least together in 16 bits, in a search on an H100 over layers of
 # language models and squares; of 96, 160, 176 and 208 rows, and 192 x 192, what fills the last wave
 # where all others leave much of it empty; and in slices of k those of 13 that lose least over 28
@@ -229,6 +239,8 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
         return _RESIDUES
     if arithmetic.epilogue:
         return _FOLLOWED_FP8 if promoted else _FOLLOWED
+    if arithmetic.triangle:
+        return _TRIANGLES
     if arithmetic.parts > 1:
         return _PROMOTED
     if promoted:

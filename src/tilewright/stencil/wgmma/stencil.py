@@ -261,8 +261,7 @@ class Wgmma(Stencil):
     def grouped_config(self, config: Config, variant: Variant) -> Config | None:
         """Return a config whose blocks are alone, and go; None where consumers take turns."""
         made = self.arithmetic(variant)
-        plain = made.parts == 1 and not (made.scaled or made.routed or made.epilogue)
-        if not plain or is_small(config) or config.get("parallel_split_k", 0):
+        if not made.is_plain or is_small(config) or config.get("parallel_split_k", 0):
             return None
         if config.integer("pingpong") or not _by_tma(config):
             return None
@@ -357,6 +356,8 @@ class Wgmma(Stencil):
             defines["COMPENSATED"] = 1
         if made.epilogue:
             defines["EPILOGUE"] = 1
+        if made.triangle:
+            defines["TRIANGLE"] = 1
         if made.result == "residues":
             defines["BATCHED"] = 1
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}

@@ -79,7 +79,7 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *s
             const int exponent_b = exponents_b[line];
             int exponents[CHUNK];
             UNROLL for (int e = 0; e < CHUNK; ++e) exponents[e] = exponents_a[e] + exponent_b;
-            if (whole)
+            if (whole && in_triangle(to.lower, i, j) && in_triangle(to.lower, i + CHUNK - 1, j))
                 store_whole_chunk<!PLAIN>(to, v, i, j, exponents);
             else
                 store_chunk(to, v, i, j, exponent_b);
@@ -93,10 +93,10 @@ HELPER bool columns_begin_at(result to, int bytes)
     return (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % bytes == 0;
 }
 
-/* Whether a tile is inside C, which is not read. */
+/* Whether a tile is inside C, which is not read, and in the triangle that is written. */
 HELPER bool is_only_written(result to, tile at)
 {
-    return to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
+    return is_of_triangle(to.lower, at) && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
 }
 
 #if STAGED
@@ -313,7 +313,7 @@ HELPER void store_results(result to, tile at, const scalar *sum)
         store_sums<true>(to, at, sum);
 #endif
 #if SHIFTED
-    else if (!to.aligned && to.beta == 0)
+    else if (!to.aligned && to.beta == 0 && is_of_triangle(to.lower, at))
         store_shifted(to, at, sum);
 #endif
     else

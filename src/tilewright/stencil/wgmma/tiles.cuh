@@ -23,11 +23,13 @@ struct way {
 HELPER isize tiles_down(isize m) { return (m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M); }
 HELPER isize tiles_across(isize n) { return (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N); }
 
+#include "wgmma/triangle.cuh"
+
 HELPER tiles tiles_of(isize m, isize n)
 {
     tiles all;
     all.first = BLOCK_ID / CLUSTER_BLOCKS;
-    all.count = (unsigned int)(tiles_down(m) * tiles_across(n));
+    all.count = TRIANGLE ? tiles_of_triangle(n) : (unsigned int)(tiles_down(m) * tiles_across(n));
     all.stride = gridDim.x / CLUSTER_BLOCKS;
     return all;
 }
@@ -68,11 +70,13 @@ HELPER void go_on(way *at, tiles all, unsigned int turns)
 
 /* The tile of the block with a rank in the cluster.  It may lie outside C: its block still
  * brings what others need. */
-HELPER tile tile_at(isize m, isize n, unsigned int number, unsigned int rank)
+HELPER tile tile_at(isize m, isize n, unsigned int number, unsigned int rank, bool lower = true)
 {
     tile at = {0, 0};
     /* Clusters count as blocks here.  Small products of a batch have one tile: no division. */
-    if (BATCHED != 2 || number > 0)
+    if (TRIANGLE)
+        at = tile_of_triangle(n, number, lower);
+    else if (BATCHED != 2 || number > 0)
         place_of_block(number, tiles_down(m) * BLOCK_M, tiles_across(n) * BLOCK_N, &at.i0,
                        &at.j0);
     at.i0 = at.i0 * CLUSTER_M + rank % CLUSTER_M * BLOCK_M;

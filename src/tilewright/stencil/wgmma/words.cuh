@@ -26,6 +26,18 @@
 #define EPILOGUE 0
 #endif
 
+/* With TRIANGLE a launch computes one triangle of a square C, and writes nothing of the other. */
+#ifndef TRIANGLE
+#define TRIANGLE 0
+#endif
+#if TRIANGLE
+#define TRIANGLE_ARGUMENT , int lower
+#define IS_LOWER (lower != 0)
+#else
+#define TRIANGLE_ARGUMENT
+#define IS_LOWER true
+#endif
+
 /* With BATCHED a launch computes many products: a map has all matrices of an operand in the place of
  * parts, of which there is one, or one matrix that all products have.  Blocks in z have a product
  * each; where BATCHED is 2 they go through the tiles of all, one product's behind another's. */

@@ -1,0 +1,84 @@
+"""A triangle of a product in one launch: tensor cores' kernels that leave the other one out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.backend import GemmCall, LiveDevice
+from tilewright.portfolio import choose
+from tilewright.problem import Problem
+from tilewright.serve.kernels import begin_aligned, kernel_of
+from tilewright.serve.steps import Step
+from tilewright.serve.tensor_cores import config_for_triangle, reads, source_of, wgmma
+from tilewright.serve.triangle import Triangle
+from tilewright.space import Config
+from tilewright.stencil.geometry import elements_of_chunk
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, folded, whole_call
+
+__all__ = ["masked"]
+
+# Bytes of the operands' and the results' elements that there are kernels for.
+_BYTES = 2
+
+# What a launch by itself, as these kernels were timed, takes longer than one of many behind each
+# other, as whole products were, in nanoseconds: 4.6 us of 256 columns.  And what copying the
+# triangle of a whole product takes, 5 to 8 us of bfloat16 from 512 to 2048; one that is mirrored in
+# the end is not copied (H200).
+_ALONE, _COPIED = 4600.0, 5000.0
+
+
+def masked(
+    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
+) -> list[Step] | None:
+    """Return the launch that writes a triangle of C alone.
+
+    Parameters
+    ----------
+    live, problem, call
+        The product of which a triangle is wanted, as kernels see it, column-major.
+    triangle : Triangle
+        Which.
+
+    Returns
+    -------
+    list or None
+        None where there is no such kernel, or a whole product, whose sums are cut into slices, is
+        expected to take less.
+    """
+    variant = _variant(live, problem, call)
+    found = variant and config_for_triangle(variant, live.spec, problem)
+    if not variant or not found:
+        return None
+    config, ns = found
+    whole = choose(live, problem, aligned=True).ns
+    if whole is not None and whole + _ALONE + (0 if triangle.filled else _COPIED) < ns:
+        return None
+    return [_step(live, config, variant, call, lower=triangle.lower)]
+
+
+def _variant(live: LiveDevice, problem: Problem, call: GemmCall) -> TensorVariant | None:
+    """Return the arithmetic and order of operands, where there are kernels for them as they lie."""
+    p, chunk = problem, elements_of_chunk(problem)
+    short = p.precision.is_short and p.precision.element_bytes == p.precision.result_bytes == _BYTES
+    if not short or not reads(live, p) or p.trans_a.transposed == p.trans_b.transposed:
+        return None
+    # As the copy engine takes them.
+    aligned = begin_aligned(call) and p.lda % chunk == p.ldb % chunk == 0
+    if not aligned or call.alpha == 0 or p.k == 0:
+        return None
+    kind = p.precision.dtype_name
+    made = Arithmetic(kind, kind, triangle=True)  # type: ignore[arg-type]
+    return TensorVariant(p.precision, p.trans_a, p.trans_b, arithmetic=made)
+
+
+def _step(
+    live: LiveDevice, config: Config, variant: TensorVariant, call: GemmCall, *, lower: bool
+) -> Step:
+    family = wgmma()
+    launch = family.launch(config, *folded(family.geometry(config), call.n), call.k)
+    of_triangle = replace(whole_call(call), lower=lower)
+    return (
+        kernel_of(live, source_of(config, variant)),
+        launch,
+        family.arguments(config, variant, of_triangle),
+    )

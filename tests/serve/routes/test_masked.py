@@ -1,0 +1,78 @@
+"""Which rank-k updates are one launch of tensor cores on a described GPU; nothing is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tilewright.backend import GemmCall, Operand
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.serve.passes import sources
+from tilewright.serve.routes import masked as route
+from tilewright.serve.triangle import Triangle
+
+H100 = SimpleNamespace(portfolio_key="", spec=catalogue_device("h100").spec, dialect="cuda")
+
+
+@pytest.fixture(autouse=True)
+def ship():
+    """Leave the package's portfolios where they are."""
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Launches of an update of n columns by k, whose kernels are their sources."""
+    monkeypatch.setattr(route, "kernel_of", lambda _, source: source)
+
+    def of(letter, n, k, ops="NT", *, lower=True, live=H100, ld=0, **changes):
+        row = precision(letter)
+        problem = Problem(n, n, k, row, Trans(ops[0]), Trans(ops[1]), ld, ld)
+        a = Operand(0, 0, problem.lda)
+        call = GemmCall(row, n, n, k, 1, a, a, 0, Operand(0, 0, n))
+        return route.masked(live, problem, replace(call, **changes), Triangle(lower))
+
+    return of
+
+
+@pytest.mark.parametrize("letter", ["fp16", "bf16"])
+@pytest.mark.parametrize("ops", ["NT", "TN"])
+@pytest.mark.parametrize("n", [512, 2048, 4096, 8192])
+def test_a_kernel_that_ships_serves(steps, letter, ops, n):
+    [(source, launch, arguments)] = steps(letter, n, n, ops)
+    assert source.identity in {one.identity for _, one in sources(H100.spec)}
+    assert 0 < launch.grid[0] <= n * (n + 512) // 2 // (64 * 64)
+    assert arguments[-1] == np.int32(1)
+
+
+def test_the_upper_triangle_is_told_apart(steps):
+    [(_, _, arguments)] = steps("bf16", 4096, 4096, lower=False)
+    assert arguments[-1] == np.int32(0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"letter": "s"},
+        {"letter": "int8", "ops": "TN"},
+        {"letter": "bf16_f32"},
+        {"ops": "TT"},
+        {"ld": 4100},
+        {"alpha": 0},
+        {"k": 0},
+        {"a": Operand(2, 0, 4096)},
+        {"live": SimpleNamespace(spec=H100.spec, dialect="opencl")},
+    ],
+)
+def test_others_are_products_of_blocks(steps, changes):
+    given = {"letter": "bf16", "n": 4096, "k": 4096} | changes
+    assert steps(**given) is None
+
+
+def test_long_sums_of_few_columns_are_a_whole_product_in_slices(steps):
+    assert steps("bf16", 128, 65536) is None
+    assert steps("bf16", 4096, 65536) is not None
