@@ -11,7 +11,7 @@ struct result {
     const int *exponents_a, *exponents_b;
     bool aligned; /* to 8 bytes, every column */
     epilogue then;
-    bool lower; /* which triangle, where it is one that is written */
+    bool lower; /* with TRIANGLE: which one of C is written */
 };
 
 /* The same of another product, so many elements on. */

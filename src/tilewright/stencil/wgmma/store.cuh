@@ -96,7 +96,8 @@ HELPER bool columns_begin_at(result to, int bytes)
 /* Whether a tile is inside C, which is not read, and in the triangle that is written. */
 HELPER bool is_only_written(result to, tile at)
 {
-    return is_of_triangle(to.lower, at) && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
+    const bool inside = at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
+    return to.beta == 0 && inside && is_of_triangle(to.lower, at);
 }
 
 #if STAGED
