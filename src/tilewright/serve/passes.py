@@ -14,6 +14,7 @@ from dataclasses import replace
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve.routes.masked import TRIANGLES
 from tilewright.serve.routes.residues.chain import BOUND, CORE, native_source, tensor_config
 from tilewright.serve.routes.residues.cuts import passes_of
 from tilewright.serve.routes.split.chain import ieee_of_tensor_cores, ieee_source
@@ -25,12 +26,11 @@ from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.lu import LUKernels
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored
-from tilewright.stencil.wgmma import Arithmetic, TensorVariant
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, of_triangle
 
 __all__ = ["sources"]
 
 _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
-_TRIANGLES = tuple(Arithmetic(one, one, triangle=True) for one in ("float16", "bfloat16"))
 _FOLLOWED = (
     Arithmetic("float16", "float16", epilogue=True),
     Arithmetic("bfloat16", "bfloat16", epilogue=True),
@@ -53,8 +53,9 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from _factorisations()
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
-    for made in _TRIANGLES:
-        yield from _products(device, f"{made.element} triangle", made, 0)
+    for letter in TRIANGLES:
+        made = of_triangle(precision(letter))
+        yield from _products(device, f"{made.element} {made.result} triangle", made, 0)
     yield from (("fp32 batches", one) for one in _ieee_of_batches())
     for name in _ROUTES:
         scheme = SCHEMES[name]

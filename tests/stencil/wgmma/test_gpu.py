@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,9 +86,12 @@ def test_columns_of_two_byte_results_may_begin_anywhere(hopper: LiveDevice, apar
     run.check(Case(1024, 512, 40, padding_c=apart, offset_c=apart))
 
 
-@pytest.mark.parametrize("trans", ["NT", "TN"])
-def test_a_triangle_is_written_and_nothing_else(hopper: LiveDevice, trans: str) -> None:
-    of = variant(trans, Arithmetic("bfloat16", "bfloat16", triangle=True))
+@pytest.mark.parametrize(
+    ("name", "trans"),
+    [("bf16", "NT"), ("f16-f32", "NT"), *((x, "TN") for x in ("f16", "tf32", "s8", "e4m3"))],
+)
+def test_a_triangle_is_written_and_nothing_else(hopper: LiveDevice, name: str, trans: str) -> None:
+    of = variant(trans, replace(PLAIN[name], triangle=True))
     for config in FAMILY.starts(of, hopper.spec):
         run = Run(hopper, config, of)
         for lower in (False, True):

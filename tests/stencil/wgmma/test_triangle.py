@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,12 @@ from hypothesis import strategies as st
 
 from tests.stencil.contract import thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.wgmma.harness import Case, Few, Run, small, variant
+from tests.stencil.wgmma.harness import PLAIN, Case, Few, Run, promoted, small, variant
 from tilewright.stencil.wgmma import Arithmetic
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 BF16 = Arithmetic("bfloat16", "bfloat16", triangle=True)
-F16 = Arithmetic("float16", "float16", triangle=True)
 
 # Tiles whose squares hold one, two and six of them, and a cluster's.
 SHAPES = {
@@ -28,15 +28,10 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", thorough_but(["2x1", "turns"], SHAPES))
-@pytest.mark.parametrize("trans", ["NT", "TN"])
-def test_a_triangle_is_written_and_nothing_else(
-    emulated: EmulatedDevice, shape: str, trans: str
-) -> None:
-    of = variant(trans, BF16)
-    run = Run(emulated, small(of, emulated, **SHAPES[shape]), of, Few())
+def check_all(run: Run, sizes: tuple[int, ...]) -> None:
+    """Both triangles, C read and not, in columns that are aligned and not."""
     for lower in (False, True):
-        for n in (1, 70, 200, 390):
+        for n in sizes:
             run.check(Case(n, n, 72, lower=lower))
         run.check(Case(200, 200, 40, 2, -1, padding_c=1, lower=lower))
         run.check(Case(200, 200, 40, 2, padding_c=3, offset_c=1, lower=lower))
@@ -44,15 +39,36 @@ def test_a_triangle_is_written_and_nothing_else(
         run.check(Case(130, 130, 40, 0, 2, lower=lower))
 
 
+@pytest.mark.parametrize("shape", thorough_but(["2x1", "turns"], SHAPES))
+@pytest.mark.parametrize("trans", ["NT", "TN"])
+def test_a_triangle_is_written_and_nothing_else(
+    emulated: EmulatedDevice, shape: str, trans: str
+) -> None:
+    of = variant(trans, BF16)
+    run = Run(emulated, small(of, emulated, **SHAPES[shape]), of, Few())
+    check_all(run, (1, 70, 200, 390))
+
+
+@pytest.mark.parametrize("name", ["f16-f32", "tf32", "s8", "e4m3", "e5m2-f32"])
+def test_of_every_type(emulated: EmulatedDevice, name: str) -> None:
+    of = variant("TN", replace(PLAIN[name], triangle=True))
+    config = small(of, emulated, **SHAPES["turns"], **promoted(name))
+    check_all(Run(emulated, config, of, Few()), (70, 200))
+
+
 @settings(max_examples=8, deadline=None)
 @given(n=st.integers(1, 500), lower=st.booleans(), padding=st.integers(0, 9))
 def test_any_number_of_columns(emulator: EmulatedDevice, n: int, lower: bool, padding: int) -> None:
-    of = variant("NT", F16)
+    of = variant("NT", replace(PLAIN["f16"], triangle=True))
     run = Run(emulator, small(of, emulator, **SHAPES["3x2"]), of, Few())
     run.check(Case(n, n, 33, padding_c=padding, lower=lower))
 
 
-@pytest.mark.parametrize("wrong", [{"result": "float32"}, {"scaled": True}, {"epilogue": True}])
-def test_it_is_of_plain_products_of_short_results(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"products": ((0, 1), (0, 0))}, {"scaled": True}, {"epilogue": True}]
+)
+def test_it_is_of_plain_products(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="triangle=True"):
-        Arithmetic("float16", **{"result": "float16", "triangle": True, **wrong})
+        Arithmetic("float16", **{"triangle": True, **wrong})
+    with pytest.raises(ValueError, match="triangle=True"):
+        Arithmetic("int8", "residues", triangle=True)

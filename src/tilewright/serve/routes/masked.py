@@ -13,12 +13,12 @@ from tilewright.serve.tensor_cores import config_for_triangle, reads, source_of,
 from tilewright.serve.triangle import Triangle
 from tilewright.space import Config
 from tilewright.stencil.geometry import elements_of_chunk
-from tilewright.stencil.wgmma import Arithmetic, TensorVariant, folded, whole_call
+from tilewright.stencil.wgmma import TensorVariant, folded, of_triangle, whole_call
 
-__all__ = ["masked"]
+__all__ = ["TRIANGLES", "masked"]
 
-# Bytes of the operands' and the results' elements that there are kernels for.
-_BYTES = 2
+# Precisions that there are kernels for.
+TRIANGLES = ("fp16", "bf16", "fp16_f32", "bf16_f32", "tf32", "int8", "e4m3")
 
 # What a launch by itself, as these kernels were timed, takes longer than one of many behind each
 # other, as whole products were, in nanoseconds: 4.6 us of 256 columns.  And what copying the
@@ -59,16 +59,15 @@ def masked(
 def _variant(live: LiveDevice, problem: Problem, call: GemmCall) -> TensorVariant | None:
     """Return the arithmetic and order of operands, where there are kernels for them as they lie."""
     p, chunk = problem, elements_of_chunk(problem)
-    short = p.precision.is_short and p.precision.element_bytes == p.precision.result_bytes == _BYTES
-    if not short or not reads(live, p) or p.trans_a.transposed == p.trans_b.transposed:
+    if p.precision.letter not in TRIANGLES or not reads(live, p):
+        return None
+    variant = TensorVariant(p.precision, p.trans_a, p.trans_b, arithmetic=of_triangle(p.precision))
+    # A matrix and its own transpose: both along k, or neither.
+    if len(set(variant.k_fast)) > 1 or not variant.arithmetic.reads(variant.k_fast):
         return None
     # As the copy engine takes them.
     aligned = begin_aligned(call) and p.lda % chunk == p.ldb % chunk == 0
-    if not aligned or call.alpha == 0 or p.k == 0:
-        return None
-    kind = p.precision.dtype_name
-    made = Arithmetic(kind, kind, triangle=True)  # type: ignore[arg-type]
-    return TensorVariant(p.precision, p.trans_a, p.trans_b, arithmetic=made)
+    return variant if aligned and call.alpha != 0 and p.k > 0 else None
 
 
 def _step(

@@ -28,11 +28,12 @@ import numpy as np
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, choose
 from tilewright.portfolio.batches import choices_for_group
+from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
 from tilewright.serve.routes.direct import direct
-from tilewright.serve.routes.masked import masked
+from tilewright.serve.routes.masked import TRIANGLES, masked
 from tilewright.serve.routes.one_launch import group_step
 from tilewright.serve.routes.realigned import copied, way_of
 from tilewright.serve.steps import Laid, MemorySpace, Step
@@ -110,21 +111,50 @@ def lay_out_triangle(
         from tilewright.serve.routes.split.serve import split_steps, why_ieee
 
         why = why_ieee(live, problem, call, arithmetic)
+        if not why and arithmetic == "tf32" and not problem.precision.is_complex:
+            of = precision(arithmetic)
+            cut, in_tf32 = replace(problem, precision=of), replace(call, precision=of)
+            alone = _alone(live, cut, in_tf32, space, triangle)
+            if alone is not None:
+                return Laid(alone, "syrk", arithmetic, f"accuracy is {arithmetic!r}")
         if not why:
             side = _side(problem.n, _LEAST_SIDE, _MOST_BLOCKS)
             update = _Update(live, problem, call, space, triangle, side)
             laid = split_steps(live, space, problem, call, arithmetic, report, update.pieces)
             return replace(laid, steps=update.around(laid.steps), name="syrk")
+    alone = _alone(live, problem, call, space, triangle, copies=copies)
+    if alone is not None:
+        return Laid(alone, "syrk", why=why)
     if copies and call.alpha != 0 and call.k != 0:
         way = way_of(live, problem, call)
         steps, call = copied(live, way, call, space, is_one=True)
         problem = way.problem
-    alone = masked(live, problem, call, triangle)
-    if alone is not None:
-        behind = [_mirrored(live, problem, call, triangle)] if triangle.filled else []
-        return Laid([*steps, *alone, *behind], "syrk", why=why)
     update = _Update(live, problem, call, space, triangle)
     return Laid(update.around([*steps, *update.products()]), "syrk", why=why)
+
+
+def _alone(
+    live: LiveDevice,
+    problem: Problem,
+    call: GemmCall,
+    space: MemorySpace,
+    triangle: Triangle,
+    *,
+    copies: bool = True,
+) -> list[Step] | None:
+    """Return the launches where products are one that writes C's triangle alone; see `masked`."""
+    if problem.precision.letter not in TRIANGLES or call.alpha == 0 or call.k == 0:
+        return None
+    steps = list[Step]()
+    if copies:
+        way = way_of(live, problem, call)
+        steps, call = copied(live, way, call, space, is_one=True)
+        problem = way.problem
+    found = masked(live, problem, call, triangle)
+    if found is None:
+        return None
+    behind = [_mirrored(live, problem, call, triangle)] if triangle.filled else []
+    return [*steps, *found, *behind]
 
 
 class _Group(NamedTuple):

@@ -5,6 +5,7 @@ from tilewright.stencil.wgmma.arithmetic import (
     NAMED,
     Arithmetic,
     TensorVariant,
+    of_triangle,
     operands_of,
     variant_named,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Wgmma",
     "folded",
     "folded_problem",
+    "of_triangle",
     "operands_of",
     "variant_named",
     "variant_of",

@@ -20,6 +20,7 @@ __all__ = [
     "Result",
     "TensorVariant",
     "named",
+    "of_triangle",
     "operands_of",
     "plain",
     "variant_named",
@@ -105,9 +106,9 @@ class Arithmetic:
                 f"products={self.products!r}: give 1 to {_MOST_PRODUCTS} pairs of parts"
                 f" 0 to {_MOST_PARTS - 1}"
             )
-        alone = self.parts == 1 and not (self.scaled or self.routed or self.epilogue)
-        if self.triangle and not (alone and self.result_bytes == 2):
-            raise ValueError("triangle=True is for plain products of 2-byte results; leave it out")
+        others = self.scaled or self.routed or self.epilogue or self.result == "residues"
+        if self.triangle and (others or self.parts > 1):
+            raise ValueError("triangle=True is for plain products; leave the others out")
 
     @cached_property
     def parts(self) -> int:
@@ -195,7 +196,7 @@ _FOLLOWED, _TRIANGLE = "-epilogue", "-triangle"
 NAMED = (
     *ARITHMETICS,
     *(f"{letter}{_FOLLOWED}" for letter in ("bf16", "e4m3", "int8")),
-    f"bf16{_TRIANGLE}",
+    *(f"{letter}{_TRIANGLE}" for letter in ("bf16", "e4m3", "int8", "tf32")),
 )
 
 
@@ -211,10 +212,18 @@ def named(name: str) -> Arithmetic:
         return replace(ARITHMETICS[name], routed=True)
     if name not in NAMED:
         raise ValueError(f"arithmetic={name!r} is unknown; use {', '.join(NAMED)}")
-    letter, _, kind = name.partition("-")
-    of = precision(letter)
+    of = precision(name.partition("-")[0])
+    if name.endswith(_TRIANGLE):
+        return of_triangle(of)
     result = "bfloat16" if of.is_whole else of.result_name
-    return Arithmetic(of.dtype_name, result, **{kind: True})  # type: ignore[arg-type]
+    return Arithmetic(of.dtype_name, result, epilogue=True)  # type: ignore[arg-type]
+
+
+def of_triangle(precision: Precision) -> Arithmetic:
+    """Return the arithmetic of one triangle of a product, of a precision of tensor cores."""
+    whole = plain(precision)
+    assert whole is not None
+    return replace(whole, triangle=True)
 
 
 def operands_of(arithmetic: Arithmetic) -> Precision:

@@ -96,8 +96,8 @@ HELPER bool columns_begin_at(result to, int bytes)
 /* Whether a tile is inside C, which is not read, and in the triangle that is written. */
 HELPER bool is_only_written(result to, tile at)
 {
-    const bool inside = at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n;
-    return to.beta == 0 && inside && is_of_triangle(to.lower, at);
+    return is_of_triangle(to.lower, at) && to.beta == 0 && at.i0 + BLOCK_M <= to.m
+           && at.j0 + BLOCK_N <= to.n;
 }
 
 #if STAGED
@@ -302,7 +302,10 @@ HELPER void store_results(result to, tile at, const scalar *sum)
 #if EPILOGUE && SHIFTED /* one way is enough: less code */
     store_shifted(to, at, sum);
 #elif STAGED && OUTPUT_BYTES == 4
-    store_staged(to, at, sum);
+    if (is_of_triangle(to.lower, at))
+        store_staged(to, at, sum);
+    else
+        store_sums<false>(to, at, sum);
 #elif ROWS_OF_A
     store_rows(to, at, sum);
 #else
