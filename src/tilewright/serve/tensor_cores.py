@@ -201,7 +201,7 @@ def _able(
 def _is_alike(one: Arithmetic, other: Arithmetic) -> bool:
     """Whether products take as long."""
     first, second = (
-        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue, x.triangle)
+        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue, x.triangle and x.result_bytes)
         for x in (one, other)
     )
     return first == second

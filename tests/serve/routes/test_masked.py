@@ -60,7 +60,8 @@ def test_the_upper_triangle_is_told_apart(steps):
     "changes",
     [
         {"letter": "s"},
-        {"letter": "int8"},
+        {"letter": "int8", "ops": "TN"},
+        {"letter": "e4m3"},
         {"letter": "e5m2", "ops": "TN"},
         {"ops": "TT"},
         {"ld": 4100},
