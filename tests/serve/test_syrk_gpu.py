@@ -121,7 +121,7 @@ def test_short_tensors_are_updated(cuda, name):
     dtype = getattr(torch, name)
     out = {"int8": torch.int32, "float8_e4m3fn": torch.bfloat16}.get(name, dtype)
     untouched = -77  # an integer has no NaN
-    for n, k, trans in ((4096, 640, "N"), (2049, 640, "N"), (300, 70, "T")):
+    for n, k, trans in ((4096, 640, "N"), (2049, 640, "N"), (1024, 512, "T"), (300, 70, "T")):
         a = torch.randint(-2, 3, (n, k) if trans == "N" else (k, n), device="cuda")
         a = a.float().to(dtype)
         op = (a if trans == "N" else a.T).double()

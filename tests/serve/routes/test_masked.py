@@ -29,12 +29,12 @@ def steps(monkeypatch):
     """Launches of an update of n columns by k, whose kernels are their sources."""
     monkeypatch.setattr(route, "kernel_of", lambda _, source: source)
 
-    def of(letter, n, k, ops="NT", *, lower=True, live=H100, ld=0, **changes):
+    def of(letter, n, k, ops="NT", *, lower=True, filled=False, live=H100, ld=0, **changes):
         row = precision(letter)
         problem = Problem(n, n, k, row, Trans(ops[0]), Trans(ops[1]), ld, ld)
         a = Operand(0, 0, problem.lda)
         call = GemmCall(row, n, n, k, 1, a, a, 0, Operand(0, 0, n))
-        return route.masked(live, problem, replace(call, **changes), Triangle(lower))
+        return route.masked(live, problem, replace(call, **changes), Triangle(lower, filled=filled))
 
     return of
 
@@ -74,6 +74,14 @@ def test_the_upper_triangle_is_told_apart(steps):
 def test_others_are_products_of_blocks(steps, changes):
     given = {"letter": "bf16", "n": 4096, "k": 4096} | changes
     assert steps(**given) is None
+
+
+def test_both_triangles_are_one_mirrored_or_a_whole_product(steps, monkeypatch):
+    monkeypatch.setattr(route, "direct", lambda *_: "whole")
+    assert steps("bf16", 1024, 1024, filled=True) == ["whole"]
+    [(source, _, _), (second, launch, _)] = steps("bf16", 4096, 4096, filled=True)
+    assert (source.entry, second.entry) == ("gemm", "mirror_triangle")
+    assert launch.grid == (64 * 65 // 2, 1)
 
 
 def test_long_sums_of_few_columns_are_a_whole_product_in_slices(steps):

@@ -87,7 +87,7 @@ def test_triangles_of_diagonal_blocks_are_copied(
 
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
 @settings(max_examples=10)
-@given(n=st.integers(1, 100), lower=st.booleans(), more=st.integers(0, 3))
+@given(n=st.integers(1, 260), lower=st.booleans(), more=st.integers(0, 3))
 def test_a_triangle_is_mirrored(everywhere, size, hermitian, n, lower, more):
     live, one = everywhere, MovedTriangle(size, True, hermitian)
     x = drawn(np.random.default_rng(n), 3 + n * (n + more), KINDS[size, hermitian])

@@ -1,21 +1,30 @@
-"""A triangle of a product in one launch: tensor cores' kernels that leave the other one out."""
+"""A triangle of a product in one launch: tensor cores' kernels that leave the other one out.
+
+What asks for both triangles has it mirrored behind that; or, where that takes longer, the whole
+product: of a matrix and its own transpose that is symmetric, as (i, j) and (j, i) are sums of the
+same products in the same order.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tilewright.backend import GemmCall, LiveDevice
 from tilewright.portfolio import choose
 from tilewright.problem import Problem
 from tilewright.serve.kernels import begin_aligned, kernel_of
+from tilewright.serve.routes.direct import direct
 from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import config_for_triangle, reads, source_of, wgmma
 from tilewright.serve.triangle import Triangle
 from tilewright.space import Config
+from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.stencil.wgmma import TensorVariant, folded, of_triangle, whole_call
 
-__all__ = ["TRIANGLES", "masked"]
+__all__ = ["TRIANGLES", "masked", "mirrored"]
 
 # Precisions that there are kernels for.  In int8 groups of blocks took 7 to 13 % less at 4096 and
 # 2 to 6 % less at 8192 (H200).
@@ -23,15 +32,17 @@ TRIANGLES = ("fp16", "bf16", "fp16_f32", "bf16_f32", "tf32", "e4m3")
 
 # What a launch by itself, as these kernels were timed, takes longer than one of many behind each
 # other, as whole products were, in nanoseconds: 4.6 us of 256 columns.  And what copying the
-# triangle of a whole product takes, 5 to 8 us of bfloat16 from 512 to 2048; one that is mirrored in
-# the end is not copied (H200).
+# triangle of a whole product takes, 5 to 8 us of bfloat16 from 512 to 2048 (H200).
 _ALONE, _COPIED = 4600.0, 5000.0
+
+# What mirroring a triangle takes: a launch, and its bytes read and written in a nanosecond (H200).
+_MIRRORED, _BYTES_A_NS = 4000.0, 3000.0
 
 
 def masked(
     live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
 ) -> list[Step] | None:
-    """Return the launch that writes a triangle of C alone.
+    """Return the launch that writes a triangle of C alone, and the one that mirrors it if asked.
 
     Parameters
     ----------
@@ -51,10 +62,22 @@ def masked(
     if not variant or not found:
         return None
     config, ns = found
-    whole = choose(live, problem, aligned=True).ns
-    if whole is not None and whole + _ALONE + (0 if triangle.filled else _COPIED) < ns:
-        return None
-    return [_step(live, config, variant, call, lower=triangle.lower)]
+    whole = choose(live, problem, aligned=True)
+    written = problem.n**2 * problem.precision.result_bytes
+    more = -_MIRRORED - written / _BYTES_A_NS if triangle.filled else _COPIED
+    if whole.ns is not None and whole.ns + _ALONE + more < ns:
+        is_symmetric = triangle.filled and whole.stencil.name == wgmma().name and call.beta == 0
+        return [direct(live, problem, call)] if is_symmetric else None
+    steps = [_step(live, config, variant, call, lower=triangle.lower)]
+    return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
+
+
+def mirrored(live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle) -> Step:
+    """Return the launch that writes C's other triangle, on any device and of any type."""
+    size, n, c = problem.precision.result_bytes, np.int64(problem.n), call.c
+    one = MovedTriangle(size, mirrored=True, hermitian=triangle.hermitian)
+    arguments = n, c.memory, np.int64(c.offset), np.int64(c.ld), np.int32(triangle.lower)
+    return kernel_of(live, one.source(live.dialect)), one.launch(problem.n, problem.n), arguments
 
 
 def _variant(live: LiveDevice, problem: Problem, call: GemmCall) -> TensorVariant | None:
@@ -76,9 +99,9 @@ def _step(
 ) -> Step:
     family = wgmma()
     launch = family.launch(config, *folded(family.geometry(config), call.n), call.k)
-    of_triangle = replace(whole_call(call), lower=lower)
+    given = replace(whole_call(call), lower=lower)
     return (
         kernel_of(live, source_of(config, variant)),
         launch,
-        family.arguments(config, variant, of_triangle),
+        family.arguments(config, variant, given),
     )

@@ -7,13 +7,13 @@
     all blocks' products: those below the diagonal into C, the others into the workspace
     [the workspace's triangles to C]
 
-Of 16-bit types on tensor cores products and what moves triangles are one launch that writes C's
-triangle alone (`masked`).  Elsewhere all products are one launch where a kernel takes groups; or
-all but one block's, without whose tiles the others fill whole waves, where a kernel for that block
-is faster than one more wave.  Where both triangles of C are to be written, diagonal blocks are
-products in C itself, and the last launch mirrors C's triangle.  So nothing of the other triangle is
-read or written that a caller did not ask for, and every element has the rounding of the product
-that it is of.
+On tensor cores products and what moves triangles are one launch, which writes C's triangle alone,
+where there is a kernel for that (`masked`).  Elsewhere all products are one launch where a kernel
+takes groups; or all but one block's, without whose tiles the others fill whole waves, where a
+kernel for that block is faster than one more wave.  Where both triangles of C are to be written,
+diagonal blocks are products in C itself, and the last launch mirrors C's triangle.  So nothing of
+the other triangle is read or written that a caller did not ask for, and every element has the
+rounding of the product that it is of.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
 from tilewright.serve.routes.direct import direct
-from tilewright.serve.routes.masked import TRIANGLES, masked
+from tilewright.serve.routes.masked import TRIANGLES, masked, mirrored
 from tilewright.serve.routes.one_launch import group_step
 from tilewright.serve.routes.realigned import copied, way_of
 from tilewright.serve.steps import Laid, MemorySpace, Step
@@ -151,10 +151,7 @@ def _alone(
         steps, call = copied(live, way, call, space, is_one=True)
         problem = way.problem
     found = masked(live, problem, call, triangle)
-    if found is None:
-        return None
-    behind = [_mirrored(live, problem, call, triangle)] if triangle.filled else []
-    return [*steps, *found, *behind]
+    return None if found is None else [*steps, *found]
 
 
 class _Group(NamedTuple):
@@ -281,7 +278,7 @@ class _Update:
         """Return all launches: products, between passes."""
         before: list[Step] = []
         if self._workspace is None:
-            after = _mirrored(self._live, self._problem, self._call, self._triangle)
+            after = mirrored(self._live, self._problem, self._call, self._triangle)
         else:
             after = self._moved(into_c=True)
             if self._call.beta != 0:
@@ -302,14 +299,6 @@ class _Update:
         arguments = (_i(n), _i(side), *ends[0], *ends[1], np.int32(self._triangle.lower))
         source = one.source(self._live.dialect)
         return kernel_of(self._live, source), one.launch(n, side), arguments
-
-
-def _mirrored(live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle) -> Step:
-    """Return the launch that writes C's other triangle."""
-    size, n, c = problem.precision.result_bytes, problem.n, call.c
-    one = MovedTriangle(size, mirrored=True, hermitian=triangle.hermitian)
-    arguments = _i(n), c.memory, _i(c.offset), _i(c.ld), np.int32(triangle.lower)
-    return kernel_of(live, one.source(live.dialect)), one.launch(n, n), arguments
 
 
 def _sides(n: int, chosen: Choice) -> tuple[int, int]:

@@ -16,7 +16,13 @@
  *
  * Macros: ELEMENT_BYTES (2, 4, 8, 16 or 32), MIRRORED, HERMITIAN (0 or 1).
  */
+/* Rows of a tile, and columns of one that is mirrored: of short elements more, so that as many bytes
+ * are on their way at a time. */
+#if MIRRORED && ELEMENT_BYTES <= 4
+#define SIDE 64
+#else
 #define SIDE 32
+#endif
 #define THREADS 256
 #define APART (THREADS / SIDE)
 
@@ -81,13 +87,19 @@ KERNEL THREADS_PER_BLOCK(THREADS) void mirror_triangle(isize n, GLOBAL element *
                                                        isize ld, int lower)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
-    const unsigned int tiles = (unsigned int)((n + SIDE - 1) / SIDE);
-    const isize row = (isize)(BLOCK_ID % tiles) * SIDE, column = (isize)(BLOCK_ID / tiles) * SIDE;
+    /* Tiles on and below the diagonal, folded to a rectangle (wgmma/triangle.cuh draws it). */
+    const unsigned int down = (unsigned int)((n + SIDE - 1) / SIDE), even = down % 2 == 0;
+    unsigned int i0 = BLOCK_ID % (down + even), j0 = BLOCK_ID / (down + even);
+    if (i0 >= j0 + even) {
+        i0 -= even;
+    } else {
+        j0 = down - even - j0;
+        i0 += j0;
+    }
+    const isize row = (isize)(lower ? i0 : j0) * SIDE, column = (isize)(lower ? j0 : i0) * SIDE;
     const int side = THREAD_ID % SIDE, first = THREAD_ID / SIDE;
     const int rows = (int)(n - row < SIDE ? n - row : SIDE);
     const int columns = (int)(n - column < SIDE ? n - column : SIDE);
-    if (lower ? row < column : row > column)
-        return; /* all threads of a block alike */
     UNROLL for (int j = first; j < SIDE; j += APART)
         if (side < rows && j < columns)
             tile[j * PITCH + side] = x[offset + row + side + (column + j) * ld];

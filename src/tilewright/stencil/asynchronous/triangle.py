@@ -9,8 +9,9 @@ from tilewright.stencil.source_files import read_sources
 
 __all__ = ["MovedTriangle"]
 
-VERSION = 2  # raised when what triangle.cl computes changes
+VERSION = 3  # raised when what triangle.cl computes changes
 _SIDE, _COLUMNS, _THREADS = 32, 64, 256  # triangle.cl
+_SHORT, _SIDE_OF_SHORT = 4, 64  # the same, of what is mirrored
 
 
 @dataclass(frozen=True)
@@ -45,5 +46,9 @@ class MovedTriangle:
 
     def launch(self, n: int, block: int) -> Launch:
         """Return the launch for a matrix of n columns in diagonal blocks; a block a tile."""
-        tiles = -(-block // _SIDE) * -(-block // (_SIDE if self.mirrored else _COLUMNS))
-        return Launch(grid=(-(-n // block) * tiles, 1), block=(_THREADS, 1))
+        if self.mirrored:
+            down = -(-n // (_SIDE_OF_SHORT if self.element_bytes <= _SHORT else _SIDE))
+            tiles = down * (down + 1) // 2
+        else:
+            tiles = -(-n // block) * -(-block // _SIDE) * -(-block // _COLUMNS)
+        return Launch(grid=(tiles, 1), block=(_THREADS, 1))
