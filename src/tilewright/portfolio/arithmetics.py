@@ -134,7 +134,7 @@ def _drawn(seed: int) -> Iterator[tuple[int, int, int]]:
 def _squares(seed: int) -> Iterator[tuple[int, int, int]]:
     """Yield m, m and k, two times of three multiples of a line of memory, as most that users have.
 
-    Others are up to half as fast again: TMA's rows begin amid sectors, C's columns anywhere.
+    Others take up to half as long again: TMA's rows begin amid sectors, C's columns anywhere.
     """
     for number, (m, _, k) in enumerate(_drawn(seed)):
         unit = 1 if number % 3 == 1 else _UNIT

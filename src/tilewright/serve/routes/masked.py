@@ -42,7 +42,7 @@ _MIRRORED, _BYTES_A_NS = 4000.0, 3000.0
 def masked(
     live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
 ) -> list[Step] | None:
-    """Return the launch that writes a triangle of C alone, and the one that mirrors it if asked.
+    """Return the launch that writes a triangle of C alone, and what makes it both where asked.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def masked(
     Returns
     -------
     list or None
-        None where there is no such kernel, or a whole product, whose sums are cut into slices, is
-        expected to take less.
+        Of both triangles also the launch of a whole product, where that is expected to take less.
+        None where there is no such kernel, or such a product would have to be copied, or mirrored.
     """
     variant = _variant(live, problem, call)
     found = variant and config_for_triangle(variant, live.spec, problem)
