@@ -60,11 +60,10 @@ def kernels_of(measured: Measured) -> list[PortfolioKernel]:
         for column, config in enumerate(case.configs):
             geometry = family.geometry(config)
             times, least = case.times(column), best
-            if variant.arithmetic.triangle:
-                times, least = (
-                    {folded_problem(geometry, of): ns for of, ns in some.items()}
-                    for some in (times, best)
-                )
+            if variant.arithmetic.triangle:  # of several that have as many tiles, the last
+                alike = {folded_problem(geometry, one): one for one in times}
+                least = {of: best[one] for of, one in alike.items()}
+                times = {of: times[one] for of, one in alike.items()}
             costs = fitted_costs(geometry, times, least, measured.multiprocessors)
             made = PortfolioKernel(config, family.version, variant, geometry, {}, tuple(costs))
             found.append(made)

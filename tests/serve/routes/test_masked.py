@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tilewright.backend import GemmCall, Operand
+from tilewright.backend import BackendError, GemmCall, Operand
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
@@ -77,11 +77,22 @@ def test_others_are_products_of_blocks(steps, changes):
 
 
 def test_both_triangles_are_one_mirrored_or_a_whole_product(steps, monkeypatch):
-    monkeypatch.setattr(route, "direct", lambda *_: "whole")
-    assert steps("bf16", 1024, 1024, filled=True) == ["whole"]
+    monkeypatch.setattr(route, "ready_by", lambda *_: "whole")
+    [(kernel, _, _)] = steps("bf16", 1024, 1024, filled=True)
+    assert kernel == "whole"
     [(source, _, _), (second, launch, _)] = steps("bf16", 4096, 4096, filled=True)
     assert (source.entry, second.entry) == ("gemm", "mirror_triangle")
     assert launch.grid == (64 * 65 // 2, 1)
+
+
+def test_blocks_serve_where_a_kernel_cannot_be_had(steps, monkeypatch):
+    def refused(*_):
+        raise BackendError("nothing to compile with")
+
+    monkeypatch.setattr(route, "ready_by", lambda *_: None)
+    assert steps("bf16", 1024, 1024, filled=True) is None
+    monkeypatch.setattr(route, "kernel_of", refused)
+    assert steps("bf16", 4096, 4096) is None
 
 
 def test_long_sums_of_few_columns_are_a_whole_product_in_slices(steps):

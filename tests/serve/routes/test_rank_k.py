@@ -53,3 +53,19 @@ def test_blocks_fill_waves_of_tiles(update, letter, n):
 def test_a_block_apart_is_below_the_diagonal(update):
     found = update("bf16", 4096)
     assert found._group.apart in [(x.row, x.column) for x in found.pieces if x.row > x.column]
+
+
+def test_one_matrix_is_copied_once_for_both_operands(monkeypatch):
+    copied = []
+    monkeypatch.setattr(rank_k, "masked", lambda _, *given: copied.append(given) or [])
+    monkeypatch.setattr("tilewright.serve.routes.realigned.kernel_of", lambda *_: "copy")
+    row, n = precision("tf32"), 4096
+    problem = Problem(n, n, n, row, Trans.N, Trans.T)
+    matrix = Operand(0, 0, n)
+    call = GemmCall(row, n, n, n, 1, matrix, matrix, 0, matrix)
+    space = SimpleNamespace(need=lambda *_: 64)
+    laid = rank_k.lay_out_triangle(H100, problem, call, "", space, Triangle(True))
+    [(problem, call, _)] = copied
+    assert [kernel for kernel, _, _ in laid.steps] == ["copy"]
+    assert problem.trans == "TN"
+    assert call.a == call.b

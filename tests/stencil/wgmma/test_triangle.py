@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import lcm, prod
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from tests.stencil.contract import thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.wgmma.harness import PLAIN, Case, Few, Run, promoted, small, variant
-from tilewright.stencil.wgmma import Arithmetic
+from tests.stencil.wgmma.harness import FAMILY, PLAIN, Case, Few, Run, promoted, small, variant
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.space import Config
+from tilewright.stencil.wgmma import Arithmetic, folded
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
+SPEC = catalogue_device("h100").spec
 BF16 = Arithmetic("bfloat16", "bfloat16", triangle=True)
 
 # Tiles whose squares hold one, two and six of them, and a cluster's.
@@ -62,6 +66,18 @@ def test_any_number_of_columns(emulator: EmulatedDevice, n: int, lower: bool, pa
     of = variant("NT", replace(PLAIN["f16"], triangle=True))
     run = Run(emulator, small(of, emulator, **SHAPES["3x2"]), of, Few())
     run.check(Case(n, n, 33, padding_c=padding, lower=lower))
+
+
+@pytest.mark.parametrize("config", FAMILY.starts(variant("TN", BF16), SPEC))
+@given(n=st.integers(1, 5000))
+def test_a_rectangle_has_as_many_tiles(config: Config, n: int) -> None:
+    """As many as meet the triangle, by whole squares."""
+    geometry = FAMILY.geometry(config)
+    square = lcm(geometry.tile_m, geometry.tile_n)
+    squares = -(-n // square)
+    tiles = square**2 // (geometry.tile_m * geometry.tile_n)
+    found = prod(geometry.tiles(*folded(geometry, n)))
+    assert found == squares * (squares + 1) // 2 * tiles
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 
     lay_out.py       which route it is
     rank_k.py        a triangle of the result: products of its blocks
+    masked.py            or one launch, of tensor cores
     split/           accuracy="fp32" and schemes: split operands, products of parts
     residues/        accuracy="fp64", double-double: residues of operands, their products
     plain.py         all others, by the precision's own kernels:

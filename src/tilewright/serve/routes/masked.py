@@ -7,19 +7,20 @@ same products in the same order.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from tilewright.backend import GemmCall, LiveDevice
-from tilewright.portfolio import choose
+from tilewright.backend import BackendError, GemmCall, LiveDevice
+from tilewright.portfolio import Choice, choose
 from tilewright.problem import Problem
-from tilewright.serve.kernels import begin_aligned, kernel_of
-from tilewright.serve.routes.direct import direct
+from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
 from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import config_for_triangle, reads, source_of, wgmma
 from tilewright.serve.triangle import Triangle
 from tilewright.space import Config
+from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.stencil.wgmma import TensorVariant, folded, of_triangle, whole_call
@@ -54,8 +55,10 @@ def masked(
     Returns
     -------
     list or None
-        Of both triangles also the launch of a whole product, where that is expected to take less.
-        None where there is no such kernel, or such a product would have to be copied, or mirrored.
+        Where both triangles are asked for and a whole product is expected to take less, its launch.
+        None where there is no kernel that can be had; or where a whole product is expected to take
+        less, but a triangle of it would have to be copied, or its kernel is not known to be
+        symmetric.
     """
     variant = _variant(live, problem, call)
     found = variant and config_for_triangle(variant, live.spec, problem)
@@ -66,10 +69,23 @@ def masked(
     written = problem.n**2 * problem.precision.result_bytes
     more = -_MIRRORED - written / _BYTES_A_NS if triangle.filled else _COPIED
     if whole.ns is not None and whole.ns + _ALONE + more < ns:
-        is_symmetric = triangle.filled and whole.stencil.name == wgmma().name and call.beta == 0
-        return [direct(live, problem, call)] if is_symmetric else None
-    steps = [_step(live, config, variant, call, lower=triangle.lower)]
-    return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
+        return _symmetric(live, problem, call, whole) if triangle.filled else None
+    with suppress(BackendError):  # products of blocks serve, where kernels cannot be had
+        steps = [_step(live, config, variant, call, lower=triangle.lower)]
+        return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
+    return None
+
+
+def _symmetric(
+    live: LiveDevice, problem: Problem, call: GemmCall, chosen: Choice
+) -> list[Step] | None:
+    """Return the launch of a whole product, where its kernel has equal sums of equal products."""
+    of = Variant.of(problem)
+    kernel = ready_by(live, chosen, of) if chosen.stencil.name == wgmma().name else None
+    if kernel is None:
+        return None
+    arguments = chosen.stencil.arguments(chosen.config, of, call)
+    return [(kernel, chosen.launch(problem), arguments)]
 
 
 def mirrored(live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle) -> Step:

@@ -7,13 +7,13 @@
     all blocks' products: those below the diagonal into C, the others into the workspace
     [the workspace's triangles to C]
 
-On tensor cores products and what moves triangles are one launch, which writes C's triangle alone,
-where there is a kernel for that (`masked`).  Elsewhere all products are one launch where a kernel
-takes groups; or all but one block's, without whose tiles the others fill whole waves, where a
-kernel for that block is faster than one more wave.  Where both triangles of C are to be written,
-diagonal blocks are products in C itself, and the last launch mirrors C's triangle.  So nothing of
-the other triangle is read or written that a caller did not ask for, and every element has the
-rounding of the product that it is of.
+Where tensor cores have a kernel that writes C's triangle alone, that is one launch in the place of
+the last three, or two where the triangle is mirrored behind it (`masked`).  Elsewhere all products
+are one launch where a kernel takes groups; or all but one block's, without whose tiles the others
+fill whole waves, where a kernel for that block is faster than one more wave.  Where both triangles
+of C are to be written, diagonal blocks are products in C itself, and the last launch mirrors C's
+triangle.  So nothing of the other triangle is read or written that a caller did not ask for, and
+every element has the rounding of the product that it is of.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tilewright.portfolio.batches import choices_for_group
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
-from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
+from tilewright.serve.kernels import begin_aligned, begins_aligned, kernel_of, ready_by
 from tilewright.serve.routes.direct import direct
 from tilewright.serve.routes.masked import TRIANGLES, masked, mirrored
 from tilewright.serve.routes.one_launch import group_step
-from tilewright.serve.routes.realigned import copied, way_of
+from tilewright.serve.routes.realigned import copied, way_of, ways
 from tilewright.serve.steps import Laid, MemorySpace, Step
 from tilewright.serve.triangle import Block, Piece, Triangle, blocks_of
 from tilewright.stencil import Variant
@@ -114,44 +114,38 @@ def lay_out_triangle(
         if not why and arithmetic == "tf32" and not problem.precision.is_complex:
             of = precision(arithmetic)
             cut, in_tf32 = replace(problem, precision=of), replace(call, precision=of)
-            alone = _alone(live, cut, in_tf32, space, triangle)
-            if alone is not None:
-                return Laid(alone, "syrk", arithmetic, f"accuracy is {arithmetic!r}")
+            steps, cut, in_tf32 = _copied(live, cut, in_tf32, space)
+            found = masked(live, cut, in_tf32, triangle)
+            if found is not None:
+                return Laid([*steps, *found], "syrk", arithmetic, f"accuracy is {arithmetic!r}")
         if not why:
             side = _side(problem.n, _LEAST_SIDE, _MOST_BLOCKS)
             update = _Update(live, problem, call, space, triangle, side)
             laid = split_steps(live, space, problem, call, arithmetic, report, update.pieces)
             return replace(laid, steps=update.around(laid.steps), name="syrk")
-    alone = _alone(live, problem, call, space, triangle, copies=copies)
-    if alone is not None:
-        return Laid(alone, "syrk", why=why)
     if copies and call.alpha != 0 and call.k != 0:
-        way = way_of(live, problem, call)
-        steps, call = copied(live, way, call, space, is_one=True)
-        problem = way.problem
+        steps, problem, call = _copied(live, problem, call, space)
+    found = masked(live, problem, call, triangle)
+    if found is not None:
+        return Laid([*steps, *found], "syrk", why=why)
     update = _Update(live, problem, call, space, triangle)
     return Laid(update.around([*steps, *update.products()]), "syrk", why=why)
 
 
-def _alone(
-    live: LiveDevice,
-    problem: Problem,
-    call: GemmCall,
-    space: MemorySpace,
-    triangle: Triangle,
-    *,
-    copies: bool = True,
-) -> list[Step] | None:
-    """Return the launches where products are one that writes C's triangle alone; see `masked`."""
-    if problem.precision.letter not in TRIANGLES or call.alpha == 0 or call.k == 0:
-        return None
-    steps = list[Step]()
-    if copies:
-        way = way_of(live, problem, call)
-        steps, call = copied(live, way, call, space, is_one=True)
-        problem = way.problem
-    found = masked(live, problem, call, triangle)
-    return None if found is None else [*steps, *found]
+def _copied(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace
+) -> tuple[list[Step], Problem, GemmCall]:
+    """Return the launches that copy operands, and the product of what they leave.
+
+    A matrix that is copied for one operand is for the other, too, where a kernel for a triangle
+    takes both alike.
+    """
+    way = way_of(live, problem, call)
+    if way.copies and problem.precision.letter in TRIANGLES:
+        begin = (begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision))
+        way = ways(problem, begin)[-1]
+    steps, call = copied(live, way, call, space, is_one=True)
+    return steps, way.problem, call
 
 
 class _Group(NamedTuple):

@@ -46,7 +46,7 @@ def constraints(
     return (
         *_shapes(sides),
         *_shares(variant.k_fast, sides, square(arithmetic.element_bytes)),
-        *_slices(),
+        *_slices(whole=arithmetic.triangle),
         *_by_threads(arithmetic.element_bytes),
         *_promotion(sides),
         *_hardware(arithmetic, variant.k_fast, device),
@@ -87,9 +87,16 @@ def _shapes(sides: str) -> tuple[Constraint, ...]:
     )
 
 
-def _slices() -> tuple[Constraint, ...]:
-    """Return whose tiles may be cut along k."""
+def _slices(*, whole: bool) -> tuple[Constraint, ...]:
+    """Return whose tiles may be cut along k: none of `whole` ones."""
+    never = Constraint(
+        "slices of whole results",
+        lambda parallel_split_k: parallel_split_k == 0,
+        "the second kernel, which adds up slices, knows no triangle",
+        "divisibility",
+    )
     return (
+        *(never for _ in range(whole)),
         Constraint(
             "slices of blocks with one tile",
             lambda parallel_split_k, multiprocessors: (

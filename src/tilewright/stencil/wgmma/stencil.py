@@ -211,11 +211,9 @@ class Wgmma(Stencil):
 
     def batches(self, config: Config, variant: Variant) -> bool:
         """Whether blocks compute whole tiles, of operands in one part that TMA brings."""
-        return (
-            _by_tma(config)
-            and not config.get("parallel_split_k", 0)
-            and self.arithmetic(variant).parts == 1
-        )
+        made = self.arithmetic(variant)
+        whole = not config.get("parallel_split_k", 0) and not made.triangle
+        return _by_tma(config) and whole and made.parts == 1
 
     def batched_arguments(
         self,
