@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
@@ -45,8 +45,8 @@ def compiled(live, one):
     return live.compile(one.source(live.dialect))
 
 
-def launched(live, one, n, block, arguments):
-    live.launch(compiled(live, one), one.launch(n, block), arguments).wait()
+def launched(live, one, n, block, arguments, most=None):
+    live.launch(compiled(live, one), one.launch(n, block, most), arguments).wait()
 
 
 def numbers(*values):
@@ -56,10 +56,11 @@ def numbers(*values):
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
 @settings(max_examples=10)
 @given(
-    n=st.integers(1, 180), block=st.integers(1, 140), lower=st.booleans(), more=st.integers(0, 3)
-)
+    n=st.integers(1, 180), block=st.integers(1, 140), lower=st.booleans(), more=st.integers(0, 3),
+    most=st.none() | st.integers(1, 5),
+)  # fmt: skip
 def test_triangles_of_diagonal_blocks_are_copied(
-    everywhere, size, hermitian, n, block, lower, more
+    everywhere, size, hermitian, n, block, lower, more, most
 ):
     live, one = everywhere, MovedTriangle(size, False, hermitian)
     rng, ld = np.random.default_rng(n), n + more
@@ -70,7 +71,7 @@ def test_triangles_of_diagonal_blocks_are_copied(
     step = block * (ld + 1)
     arguments = [*numbers(n, block), memory[0], *numbers(5, ld, step), memory[1],
                  *numbers(0, ld_y, block * ld_y), np.int32(lower)]  # fmt: skip
-    launched(live, one, n, block, arguments)
+    launched(live, one, n, block, arguments, most)
     right = y.copy()
     for number in range(count):
         for j in range(min(block, n - number * block)):
@@ -86,15 +87,20 @@ def test_triangles_of_diagonal_blocks_are_copied(
 
 
 @pytest.mark.parametrize(("size", "hermitian"), KINDS)
-@settings(max_examples=10)
-@given(n=st.integers(1, 260), lower=st.booleans(), more=st.integers(0, 3))
-def test_a_triangle_is_mirrored(everywhere, size, hermitian, n, lower, more):
+@settings(max_examples=12)
+@given(
+    n=st.integers(1, 260) | st.sampled_from([128, 200, 256]), lower=st.booleans(),
+    more=st.integers(0, 3), offset=st.sampled_from([3, 8]),
+)  # fmt: skip
+@example(n=200, lower=True, more=0, offset=8)
+@example(n=256, lower=False, more=0, offset=8)
+def test_a_triangle_is_mirrored(everywhere, size, hermitian, n, lower, more, offset):
     live, one = everywhere, MovedTriangle(size, True, hermitian)
-    x = drawn(np.random.default_rng(n), 3 + n * (n + more), KINDS[size, hermitian])
+    x = drawn(np.random.default_rng(n), offset + n * (n + more), KINDS[size, hermitian])
     memory = live.upload(x)
-    launched(live, one, n, n, [*numbers(n), memory, *numbers(3, n + more), np.int32(lower)])
+    launched(live, one, n, n, [*numbers(n), memory, *numbers(offset, n + more), np.int32(lower)])
     right = x.copy()
-    matrix = right[3:].reshape(n, n + more)[:, :n].T  # a view: (i, j)
+    matrix = right[offset:].reshape(n, n + more)[:, :n].T  # a view: (i, j)
     kept = matrix.copy()
     mask = np.tri(n, k=-1, dtype=bool)
     mask = mask if lower else mask.T

@@ -9,8 +9,8 @@ from tilewright.stencil.source_files import read_sources
 
 __all__ = ["MovedTriangle"]
 
-VERSION = 3  # raised when what triangle.cl computes changes
-_SIDE, _COLUMNS, _THREADS = 32, 64, 256  # triangle.cl
+VERSION = 6  # raised when what triangle.cl computes changes
+_SIDE, _THREADS = 32, 256  # triangle.cl
 _SHORT, _SIDE_OF_SHORT = 4, 64  # the same, of what is mirrored
 
 
@@ -44,11 +44,15 @@ class MovedTriangle:
         entry = "mirror_triangle" if self.mirrored else "copy_triangles"
         return Source(text, defines, entry, unit=f"triangle {VERSION}")
 
-    def launch(self, n: int, block: int) -> Launch:
-        """Return the launch for a matrix of n columns in diagonal blocks; a block a tile."""
+    def launch(self, n: int, block: int, most: int | None = None) -> Launch:
+        """Return the launch for a matrix of n columns in diagonal blocks; a thread block a tile.
+
+        `most`: thread blocks of a copy at most, which then go on to further tiles.
+        """
         if self.mirrored:
             down = -(-n // (_SIDE_OF_SHORT if self.element_bytes <= _SHORT else _SIDE))
             tiles = down * (down + 1) // 2
         else:
-            tiles = -(-n // block) * -(-block // _SIDE) * -(-block // _COLUMNS)
+            tiles = -(-n // block) * (-(-block // _SIDE)) ** 2
+            tiles = tiles if most is None else min(tiles, most)
         return Launch(grid=(tiles, 1), block=(_THREADS, 1))

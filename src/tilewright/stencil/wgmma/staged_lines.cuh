@@ -60,13 +60,15 @@ HELPER void write_pieces(result to, output *c, shared_at lines, int rows)
 }
 
 #if OUTPUT_BYTES == 4
-/* Write what of `rows` rows and `columns` columns lies inside C, wherever these begin. */
-HELPER void write_columns(result to, output *c, shared_at lines, int rows, int columns)
+/* Write what of `rows` rows from i on and `columns` columns from j on lies inside C, wherever these
+ * begin, and in the triangle that is written. */
+HELPER void write_columns(result to, isize i, isize j, shared_at lines, int rows, int columns)
 {
+    output *const c = to.c + i + j * to.ld;
     UNROLL for (int column = 0; column < LINE_COLUMNS; ++column)
         UNROLL for (int half = 0; half < LINE_ROWS; half += 32) {
             const int row = half + THREAD_ID % 32;
-            if (row < rows && column < columns)
+            if (row < rows && column < columns && in_triangle(to.lower, i + row, j + column))
                 write_result(to, c + row + column * to.ld,
                              piece_at(lines, column, row / 4) + row % 4 * OUTPUT_BYTES);
         }
@@ -84,13 +86,12 @@ template <bool PLAIN> HELPER void store_lines(result to, tile at, const scalar *
             put_lines(lines, to, at, sum, line, row, rows);
             warp_barrier();
             const isize i = at.i0 + row, j = at.j0 + column_of(line) - lane / 4;
-            output *const c = to.c + i + j * to.ld;
 #if OUTPUT_BYTES == 4
             if (!PLAIN)
-                write_columns(to, c, lines, least(to.m - i, rows), least(to.n - j, LINE_COLUMNS));
+                write_columns(to, i, j, lines, least(to.m - i, rows), least(to.n - j, LINE_COLUMNS));
             else
 #endif
-                write_pieces(to, c, lines, rows);
+                write_pieces(to, to.c + i + j * to.ld, lines, rows);
             warp_barrier();
         }
 }

@@ -302,10 +302,7 @@ HELPER void store_results(result to, tile at, const scalar *sum)
 #if EPILOGUE && SHIFTED /* one way is enough: less code */
     store_shifted(to, at, sum);
 #elif STAGED && OUTPUT_BYTES == 4
-    if (is_of_triangle(to.lower, at))
-        store_staged(to, at, sum);
-    else
-        store_sums<false>(to, at, sum);
+    store_staged(to, at, sum);
 #elif ROWS_OF_A
     store_rows(to, at, sum);
 #else

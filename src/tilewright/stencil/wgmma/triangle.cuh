@@ -1,20 +1,13 @@
 /* Which tiles one triangle of a square C has.  A part of tiles.cuh.
  *
  * They are those of squares on and below the diagonal, or above, whose sides are whole clusters' tiles
- * both ways.  A band of tiles that are computed one after the other is to share rows and columns, so
- * the squares are folded to a rectangle, which is walked as any C is (prelude/raster.h): what is right
- * of its middle goes into the empty corner.  Square (row, column) of the lower triangle:
- *
- *     4 x 4                       5 x 2          5 x 5                          5 x 3
- *     | 00 .  .  . |              | 33 22 |      | 00 .  .  .  . |              | 00 44 33 |
- *     | 10 11 .  . |              | 00 32 |      | 10 11 .  .  . |              | 10 11 43 |
- *     | 20 21 22 . |              | 10 11 |      | 20 21 22 .  . |              | 20 21 22 |
- *     | 30 31 32 33|              | 20 21 |      | 30 31 32 33 . |              | 30 31 32 |
- *                                 | 30 31 |      | 40 41 42 43 44|              | 40 41 42 |
- *
- * The upper triangle has them transposed.  Tiles of a square on the diagonal may lie in the other
- * triangle, all or in part: they are computed, and that is not stored.
+ * both ways.  Tiles that are computed one after the other are to share rows and columns, so the squares
+ * are folded to a rectangle (prelude/fold.h), which is walked as any C is (prelude/raster.h).  Tiles of
+ * a square on the diagonal may lie in the other triangle, all or in part: they are computed, and that
+ * is not stored.
  */
+
+#include "prelude/fold.h"
 
 /* Rows and columns of a square: what clusters' tiles have as a common multiple. */
 HELPER constexpr int common_divisor(int x, int y) { return y ? common_divisor(y, x % y) : x; }
@@ -36,18 +29,13 @@ HELPER unsigned int tiles_of_triangle(isize n)
 /* Where a cluster's tile of the triangle is, clusters counting as blocks. */
 HELPER tile tile_of_triangle(isize n, unsigned int number, bool lower)
 {
-    const unsigned int down = squares_down(n), even = down % 2 == 0;
+    const unsigned int down = squares_down(n);
     tile at;
-    place_of_block(number, (isize)(down + even) * SQUARE_DOWN * BLOCK_M,
-                   (isize)((down + 1) / 2) * SQUARE_ACROSS * BLOCK_N, &at.i0, &at.j0);
+    place_of_block(number, (isize)folded_rows(down) * SQUARE_DOWN * BLOCK_M,
+                   (isize)folded_columns(down) * SQUARE_ACROSS * BLOCK_N, &at.i0, &at.j0);
     const unsigned int i = (unsigned int)at.i0 / BLOCK_M, j = (unsigned int)at.j0 / BLOCK_N;
     unsigned int row = i / SQUARE_DOWN, column = j / SQUARE_ACROSS;
-    if (row >= column + even) {
-        row -= even;
-    } else {
-        column = down - even - column;
-        row += column;
-    }
+    unfold(down, &row, &column);
     at.i0 = (isize)((lower ? row : column) * SQUARE_DOWN + i % SQUARE_DOWN) * BLOCK_M;
     at.j0 = (isize)((lower ? column : row) * SQUARE_ACROSS + j % SQUARE_ACROSS) * BLOCK_N;
     return at;
