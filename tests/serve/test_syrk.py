@@ -31,6 +31,11 @@ def integers(rng, shape, dtype):
     return found + 1j * rng.integers(-3, 4, shape) if found.dtype.kind == "c" else found
 
 
+def drawn(rng, shape, dtype):
+    found = rng.standard_normal(shape).astype(dtype)
+    return found + 1j * rng.standard_normal(shape) if found.dtype.kind == "c" else found
+
+
 def operated(a, trans):
     return {"N": a, "T": a.T, "C": a.conj().T}[trans]
 
@@ -142,9 +147,78 @@ def test_16_bit_matrices_are_rounded_once(out):
 
 
 @pytest.mark.every(2)
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_what_residues_refuse_is_updated_by_blocks(live, monkeypatch, dtype, uplo):
+    monkeypatch.setattr(rank_k, "_SIDE_OF_REFUSED", 64)
+    rng = np.random.default_rng(6)
+    a = drawn(rng, (190, 70), dtype)
+    a[3] *= 2.0**-500  # a side so short that residues leave it
+    c = np.ones((190, 190), dtype)
+    c[~within(190, uplo)] = np.nan
+    told = tw.Decision()
+    with serve_unproved():
+        tw.gemm(a, a, trans_b="C", accuracy="fp64", report=told, device=live)
+        tw.herk(a, c, beta=-1, uplo=uplo, accuracy="fp64", device=live)
+        made = tw.herk(a, uplo=uplo, accuracy="fp64", device=live)
+    assert told.variant == "ieee"
+    right = a @ a.conj().T
+    scale = abs(a) @ abs(a.T) + 1
+    assert (abs(c - (right - 1)) < 1e-14 * scale)[within(190, uplo)].all()
+    assert np.isnan(c[~within(190, uplo)]).all()
+    assert (abs(made - right) < 1e-14 * scale).all()
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_a_triangle_of_pairs_is_put_together_from_residues(live, is_complex, uplo):
+    rng = np.random.default_rng(7)
+    a, start = (drawn(rng, (70, side), "c16" if is_complex else "f8") for side in (33, 70))
+    x, c = tw.DoubleDouble(a) / 3, tw.DoubleDouble(start) / 7
+    kept, mask = c.words.copy(), within(70, uplo)
+    with serve_unproved():
+        right = tw.gemm(x, x, tw.DoubleDouble.of_words(kept.copy(), is_complex), beta=0.5,
+                        trans_b="C", device=live).words  # fmt: skip
+        whole = tw.gemm(x, x, trans_b="C", device=live).words
+        if is_complex:
+            right[range(70), range(70), 1] = 0
+            c.words[range(70), range(70), 1] = np.nan
+        tw.herk(x, c, beta=0.5, uplo=uplo, device=live)
+        made = tw.herk(x, uplo=uplo, device=live).words
+    np.testing.assert_array_equal(c.words[mask], right[mask])
+    np.testing.assert_array_equal(c.words[~mask], kept[~mask])
+    np.testing.assert_array_equal(made, whole)
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("faint", [0, 20, 60])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_a_triangle_of_parts_is_what_the_guard_lets_the_whole_product_be(live, faint, uplo):
+    """Of a matrix that is both operands what is faint counts twice."""
+    rng = np.random.default_rng(8)
+    a, old = (drawn(rng, (130, side), "f4") for side in (160, 130))
+    a[:, :faint] *= np.float32(2.0**-30)
+    c = np.where(within(130, uplo), old, np.float32(np.nan))
+    told = tw.Decision()
+    with serve_unproved():
+        right = tw.gemm(a, a, old.copy(), beta=2, trans_b="T", accuracy="fp32", report=told,
+                        device=live)  # fmt: skip
+        whole = tw.gemm(a, a, trans_b="T", accuracy="fp32", device=live)
+        tw.syrk(a, c, beta=2, uplo=uplo, accuracy="fp32", device=live)
+        made = tw.syrk(a, uplo=uplo, accuracy="fp32", device=live)
+    assert told.variant == {0: "fp16x3", 20: "bf16x6", 60: "ieee"}[faint]
+    np.testing.assert_array_equal(c[within(130, uplo)], right[within(130, uplo)])
+    assert np.isnan(c[~within(130, uplo)]).all()
+    np.testing.assert_array_equal(made, made.T)
+    mirrors = [np.tril(whole) + np.tril(whole, -1).T, np.triu(whole) + np.triu(whole, 1).T]
+    assert any((made == one).all() for one in mirrors)
+
+
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["f4", "c8"])
-def test_parts_of_single_precision_are_multiplied_block_by_block(live, dtype):
-    """By the model of tensor cores, as the whole product is."""
+def test_parts_of_single_precision_are_multiplied(live, dtype):
+    """By the model of tensor cores, as the whole product is; complex ones block by block."""
     rng = np.random.default_rng(4)
     a = integers(rng, (300, 70), np.dtype(dtype)).astype(dtype)
     c = np.full((300, 300), np.nan, dtype)

@@ -15,7 +15,13 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.routes.masked import TRIANGLES
-from tilewright.serve.routes.residues.chain import BOUND, CORE, native_source, tensor_config
+from tilewright.serve.routes.residues.chain import (
+    BOUND,
+    CORE,
+    native_source,
+    tensor_config,
+    triangle_of,
+)
 from tilewright.serve.routes.residues.cuts import passes_of
 from tilewright.serve.routes.split.chain import ieee_of_tensor_cores, ieee_source
 from tilewright.serve.routes.split.product import arithmetic_of_scheme
@@ -46,7 +52,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from (("splits of batches", one) for one in _splits(2))
     yield from (("triangles", one) for one in _triangles())
     yield from (("residues", one) for one in _residues())
-    for variant in (BOUND, CORE):
+    for variant in (BOUND, CORE, triangle_of(BOUND), triangle_of(CORE)):
         config = tensor_config(variant, device)
         yield f"residues {config.id}", wgmma().source(config, variant, "cuda")
     yield from (("residues native", one) for one in _native(device))
@@ -59,7 +65,10 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from (("fp32 batches", one) for one in _ieee_of_batches())
     for name in _ROUTES:
         scheme = SCHEMES[name]
-        yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
+        made = arithmetic_of_scheme(scheme)
+        yield from _products(device, name, made, scheme.promote_k)
+        of = replace(made, triangle=True)
+        yield from _products(device, f"{name} triangle", of, scheme.promote_k)
 
 
 def _copies() -> Iterator[Source]:
@@ -76,6 +85,8 @@ def _triangles() -> Iterator[Source]:
             yield MovedTriangle(size, mirrored).source("cuda")
             if size >= 8:
                 yield MovedTriangle(size, mirrored, True).source("cuda")
+    for size, hermitian in ((8, False), (16, False), (16, True), (32, False), (32, True)):
+        yield MovedTriangle(size, False, hermitian).source("cuda").run_if_zero()  # of residues
 
 
 def _factorisations() -> Iterator[tuple[str, Source]]:
@@ -149,6 +160,6 @@ def _products(
             often = not promote_k or 0 < config.integer("promote_k") <= promote_k
             if config in space and often:
                 yield f"{name} {config.id}", family.source(config, variant, "cuda")
-                if made.routed and config.integer("multiprocessors"):
+                if made.routed and config.integer("multiprocessors") and not made.triangle:
                     batch = family.source_for_batch_of_parts(config, variant)
                     yield f"{name} batches {config.id}", batch

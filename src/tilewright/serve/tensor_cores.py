@@ -115,8 +115,9 @@ def expected_ns(
 
 @lru_cache(maxsize=256)
 def config_for_triangle(
-    variant: TensorVariant, device: DeviceSpec, problem: Problem
-) -> tuple[Config, float] | None:
+    variant: TensorVariant, device: DeviceSpec, problem: Problem, promote_k: int = 0,
+    compensated: bool = False,
+) -> tuple[Config, float] | None:  # fmt: skip
     """Return the config of which the shortest time is expected, and its nanoseconds.
 
     Parameters
@@ -127,13 +128,15 @@ def config_for_triangle(
         Whose multiprocessors are filled.
     problem : Problem
         The product of which a triangle is wanted.
+    promote_k, compensated
+        As of `config_for`.
 
     Returns
     -------
     tuple or None
         None where the device runs none.
     """
-    able = _able(variant, device, 0, False, False)
+    able = _able(variant, device, promote_k, compensated, False)
     if able is None or able.model is None:
         return None
     expected = [
@@ -150,16 +153,20 @@ def _expected(
 ) -> tuple[Config, float]:  # fmt: skip
     stays = products > 1
     # No config compensates the sums of TF32's parts, which are not served but to measure them.
-    able = _able(variant, device, promote_k, compensated, stays) or _able(
-        variant, device, promote_k, False, stays
-    )
-    if able is None:
-        raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
     # Parts run along k in aligned columns, as the copy engine takes them.
     ld = aligned_ld(size[2], 1)
     problem = Problem(
         *size, operands_of(variant.arithmetic), Trans.T, Trans.N, ld, ld, batch=products
     )
+    if variant.arithmetic.triangle:
+        chosen = config_for_triangle(variant, device, problem, promote_k, compensated)
+        if chosen is not None:
+            return chosen
+    able = _able(variant, device, promote_k, compensated, stays) or _able(
+        variant, device, promote_k, False, stays
+    )
+    if able is None:
+        raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
     found = fastest(device, able, problem, True, 0)
     # None takes sides and columns beyond what the copy engine counts: such products take for ever.
     at, _, ns = found or (0, 0, math.inf)
@@ -201,10 +208,15 @@ def _able(
 def _is_alike(one: Arithmetic, other: Arithmetic) -> bool:
     """Whether products take as long."""
     first, second = (
-        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue, x.triangle and x.result_bytes)
+        (x.element_bytes, x.kept_bits, len(x.products), x.epilogue, _of_triangle(x))
         for x in (one, other)
     )
     return first == second
+
+
+def _of_triangle(x: Arithmetic) -> int:
+    """Return what tells triangles from whole products: of parts they take as long a tile."""
+    return x.result_bytes if x.triangle and x.parts == 1 else 0
 
 
 def _filling(config: Config, device: DeviceSpec) -> Config:

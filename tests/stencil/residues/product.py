@@ -99,8 +99,8 @@ class Product:
         )
         self.run(
             "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.steps,
-            of.sides, 0, of.first_b, np.float32(of.limit), of.judge_launch.grid[0], self.decision,
-            self.report,
+            of.sides, 0, of.first_b, np.int32(0), np.float32(of.limit), of.judge_launch.grid[0],
+            self.decision, self.report,
         )  # fmt: skip
         self.words = self.read(self.decision, np.int32, DECISION_WORDS)
         self.moduli = int(self.words[1])
@@ -118,8 +118,8 @@ class Product:
         rows = -(-m // 4) * 4
         made = self.room(planes * rows * n)
         self.run(
-            "multiply", of.model_launch, m, n, of.k, a, 0, step_a, b, 0, step_b, ld, made, rows * n,
-            rows, self.decision,
+            "multiply", of.model_launch, m, n, of.k, a, step_a, b, step_b, np.int32(0), ld, made,
+            rows * n, rows, self.decision,
         )  # fmt: skip
         old = np.full((n, m), np.nan, self.a.dtype) if c is None else np.ascontiguousarray(c.T)
         memory = self.live.upload(old)
@@ -129,7 +129,8 @@ class Product:
         ]
         self.run(
             "reconstruct", of.reconstruct_launch, m, n, made, rows * n, rows, self.exponents,
-            0, of.first_b, *scalars, memory, 0, m, self.decision,
+            0, of.first_b, *(np.int32(0) for _ in range(1 + of.is_complex)), *scalars, memory, 0, m,
+            self.decision,
         )  # fmt: skip
         return self.read(memory, self.a.dtype, n, m).T
 

@@ -359,6 +359,6 @@ def modelled(passes, source, memory, sizes, k_fast):
     lda, ldb = (k, k) if k_fast else (m, n)
     passes.run(
         source, passes.sources.model_launch(m, n), m, n, k, one, memory[0], 0, m * k, lda,
-        memory[1], 0, k * n, ldb, zeros, 0, m, none, c, 0, m, zeros, np.int32(0),
+        memory[1], 0, k * n, ldb, zeros, 0, m, none, c, 0, m, zeros, np.int32(0), np.int32(0),
     )  # fmt: skip
     return passes.read(c, np.float32, m * n).reshape(n, m).T

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stencil.wgmma.harness import FAMILY, small, variant
 from tilewright.backend import Operand
-from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, folded
 
 MODULI = (256, 255, 97)
 SIZES = 100, 140, 200
@@ -54,3 +54,36 @@ def test_residues_of_a_batch_are_nearest_to_zero(emulated, changes):
                 assert np.all(abs(2 * got) <= p)
             else:
                 assert np.all(out[z] == 77)
+
+
+@pytest.mark.parametrize(("lower", "exchanged"), [(False, False), (True, True)])
+def test_residues_of_a_triangle(emulated, lower, exchanged):
+    """Tiles of the other triangle that no square on the diagonal has are left alone."""
+    moduli = (256, 256, 97, 97)
+    of = variant("TN", Arithmetic("int8", "residues", routed=True, triangle=True))
+    config = small(of, emulated, block_n=64, consumers=1, multiprocessors=132)
+    kernel = emulated.compile(FAMILY.source(config, of, "cuda"))
+    n, k, whole = 150, 200, 192
+    x = np.random.default_rng(1).integers(-128, 128, (len(moduli), n, k)).astype(np.int8)
+    memory = emulated.upload(padded(x, n, 208))
+    table = np.array([x for p in moduli for x in (p, (2**37 + p // 2) // p)], np.int32)
+    out = np.full((len(moduli), whole, whole), 77, np.int8)
+    made = emulated.upload(out)
+    call = TensorCall(
+        n, n, k, 1, Parts(memory, 0, 208), Parts(memory, 0, 208), 0, Operand(made, 0, whole),
+        run_if=emulated.upload(np.array([len(moduli)], np.int32)), moduli=emulated.upload(table),
+        lower=lower, exchanged=exchanged,
+    )  # fmt: skip
+    steps = n * 208, n * 208, whole**2
+    arguments = FAMILY.batched_arguments(config, of, call, len(moduli), steps)
+    sides = folded(FAMILY.geometry(config), n)
+    launch = replace(FAMILY.launch(config, *sides, k), batch=len(moduli))
+    emulated.launch(kernel, launch, arguments).wait()
+    emulated.download(made, out)
+    inside = np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T
+    outside = np.kron(np.tri(3, k=-1, dtype=bool), np.ones((64, 64), bool))
+    outside = outside.T if lower else outside
+    for z, p in enumerate(moduli):
+        of_a, of_b = x[z].astype(np.int64), x[z ^ exchanged].astype(np.int64)
+        assert np.all((out[z].T[:n, :n].astype(np.int64) - of_a @ of_b.T)[inside] % p == 0)
+        assert np.all(out[z].T[outside] == 77)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import lcm, prod
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import FAMILY, PLAIN, Case, Few, Run, promoted, small, variant
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.space import Config
-from tilewright.stencil.wgmma import Arithmetic, folded
+from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, folded
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
@@ -80,11 +79,14 @@ def test_a_rectangle_has_as_many_tiles(config: Config, n: int) -> None:
     assert found == squares * (squares + 1) // 2 * tiles
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"products": ((0, 1), (0, 0))}, {"scaled": True}, {"epilogue": True}]
-)
-def test_it_is_of_plain_products(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", thorough_but(["fp16x3"], ["fp16x3", "bf16x6"]))
+@pytest.mark.parametrize("trans", ["NT", "TN"])
+def test_of_parts(emulated: EmulatedDevice, name: str, trans: str) -> None:
+    of = variant(trans, replace(ARITHMETICS[name], triangle=True, routed=True))
+    config = small(of, emulated, **SHAPES["2x1"], block_k=32, promote_k=32)
+    check_all(Run(emulated, config, of, Few()), (70, 200))
+
+
+def test_it_has_no_epilogue() -> None:
     with pytest.raises(ValueError, match="triangle=True"):
-        Arithmetic("float16", **{"triangle": True, **wrong})
-    with pytest.raises(ValueError, match="triangle=True"):
-        Arithmetic("int8", "residues", triangle=True)
+        Arithmetic("float16", triangle=True, epilogue=True)

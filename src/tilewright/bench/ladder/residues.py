@@ -69,11 +69,12 @@ class _Unguarded(Chain):
         kernel, _, arguments = first[-1]
         one, few = np.int64(1), Passes(1, 1, self.problem.k).judge_launch
         infinite = np.float32(np.inf)
-        of_bound, first_a, first_b, decided = arguments[2:7], *arguments[7:9], arguments[11:]
-        yield kernel, few, (one, one, *of_bound, first_a, first_b, infinite, one, *decided)
+        of_bound, decided = arguments[2:10], arguments[12:]
+        yield kernel, few, (one, one, *of_bound, infinite, one, *decided)
 
-    def _native(self) -> Iterator[Step]:
-        yield from ()
+    def steps(self, report: Any) -> Iterator[Step]:
+        """Yield all launches, none of another kernel."""
+        yield from self.by_residues(report)
 
 
 class _Clusters(_Unguarded):
@@ -99,7 +100,7 @@ class _Words(_EachModulus):
         config = wgmma().starts(_WORDS, self.live.spec)[0].replace(cluster_m=1, cluster_n=1)
         words = self.space.need("words", 4 * rows * columns)
         reduce = Source(rung_text(self.live.dialect, "residues/reduce.cl"), {}, "reduce")
-        table = self._decision + 4 * REPORT_WORDS
+        table = self.decision + 4 * REPORT_WORDS
         reduced = Launch((-(-rows * columns // 1024), 1), (256, 1))
         for z in range(self._passes.moduli.first):
             step_a, step_b, step_c = (z * step for step in self._steps)

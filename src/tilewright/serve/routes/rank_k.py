@@ -14,6 +14,10 @@ fill whole waves, where a kernel for that block is faster than one more wave.  W
 of C are to be written, diagonal blocks are products in C itself, and the last launch mirrors C's
 triangle.  So nothing of the other triangle is read or written that a caller did not ask for, and
 every element has the rounding of the product that it is of.
+
+Of double-double and ``accuracy="fp64"`` the triangle is one chain of residues, of real matrices
+with ``accuracy="fp32"`` one of parts (`residues.chain` and `split.chain` beside this), and products
+of blocks, with what moves triangles, are what these hold back.
 """
 
 from __future__ import annotations
@@ -67,8 +71,12 @@ _APART, _SURELY = 2000.0, 1.15
 # same on OpenCL's devices, CPUs among them; and how many are on the diagonal at most.
 _LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
 
-# The same of residues, where each block is a launch of as many products as there are moduli.
-_SIDE_OF_RESIDUES = 1024
+# Of what residues and parts may not compute: each block is a launch of some 3 us (H200) that mostly
+# returns at once.
+_SIDE_OF_REFUSED, _MOST_REFUSED = 2048, 4
+
+# Thread blocks a multiprocessor of a copy that is mostly held back.
+_RESIDENT = 8
 
 
 def lay_out_triangle(
@@ -98,31 +106,17 @@ def lay_out_triangle(
     """
     why, steps = "", list[Step]()
     if arithmetic in BY_RESIDUES:
-        from tilewright.serve.routes.residues.chain import residue_steps, why_native
+        from tilewright.serve.routes.residues.chain import why_native
 
-        side = _side(problem.n, _SIDE_OF_RESIDUES, _MOST_BLOCKS)
-        blocks = blocks_of(problem.n, side, triangle.lower)
-        why = why_native(live, problem, call, blocks=blocks)
+        why = why_native(live, problem, call, triangle=triangle)
         if not why:
-            update = _Update(live, problem, call, space, triangle, side)
-            laid = residue_steps(live, space, problem, call, report, blocks=update.pieces)
-            return replace(laid, steps=update.around(laid.steps), name="syrk")
+            return _by_residues(live, problem, call, space, triangle, report)
     elif arithmetic:
-        from tilewright.serve.routes.split.serve import split_steps, why_ieee
+        from tilewright.serve.routes.split.serve import why_ieee
 
         why = why_ieee(live, problem, call, arithmetic)
-        if not why and arithmetic == "tf32" and not problem.precision.is_complex:
-            of = precision(arithmetic)
-            cut, in_tf32 = replace(problem, precision=of), replace(call, precision=of)
-            steps, cut, in_tf32 = _copied(live, cut, in_tf32, space)
-            found = masked(live, cut, in_tf32, triangle)
-            if found is not None:
-                return Laid([*steps, *found], "syrk", arithmetic, f"accuracy is {arithmetic!r}")
         if not why:
-            side = _side(problem.n, _LEAST_SIDE, _MOST_BLOCKS)
-            update = _Update(live, problem, call, space, triangle, side)
-            laid = split_steps(live, space, problem, call, arithmetic, report, update.pieces)
-            return replace(laid, steps=update.around(laid.steps), name="syrk")
+            return _by_parts(live, problem, call, arithmetic, space, triangle, report)
     if copies and call.alpha != 0 and call.k != 0:
         steps, problem, call = _copied(live, problem, call, space)
     found = masked(live, problem, call, triangle)
@@ -130,6 +124,55 @@ def lay_out_triangle(
         return Laid([*steps, *found], "syrk", why=why)
     update = _Update(live, problem, call, space, triangle)
     return Laid(update.around([*steps, *update.products()]), "syrk", why=why)
+
+
+def _by_residues(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace, triangle: Triangle,
+    report: Any,
+) -> Laid:  # fmt: skip
+    """Return a chain of residues for the triangle, and blocks for what they may not compute."""
+    from tilewright.serve.routes.residues.chain import chain_of
+
+    chain = chain_of(live, space, problem, call, triangle=triangle)
+    side = _side(problem.n, _SIDE_OF_REFUSED, _MOST_REFUSED)
+    update = _Update(live, problem, call, space, triangle, side)
+    native = [chain.native(*one.of(problem, call)) for one in update.pieces]
+    steps = [*chain.by_residues(report), *update.around(native, chain.decision)]
+    return Laid(steps, "syrk", chain.name, guarded=True)
+
+
+def _by_parts(
+    live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str, space: MemorySpace,
+    triangle: Triangle, report: Any,
+) -> Laid:  # fmt: skip
+    """Return the launches of parts: of the triangle, or of blocks of complex numbers."""
+    from tilewright.serve.routes.split.chain import Chain
+    from tilewright.serve.routes.split.serve import split_steps
+
+    why, name = f"accuracy is {arithmetic!r}", "syrk"
+    if problem.precision.is_complex:
+        update = _Update(live, problem, call, space, triangle, _side_of_large(problem.n))
+        laid = split_steps(live, space, problem, call, arithmetic, report, update.pieces)
+        return replace(laid, steps=update.around(laid.steps), name=name)
+    if arithmetic == "tf32":
+        of = precision(arithmetic)
+        problem, call = replace(problem, precision=of), replace(call, precision=of)
+        steps, problem, call = _copied(live, problem, call, space)
+        found = masked(live, problem, call, triangle)
+        if found is None:
+            update = _Update(live, problem, call, space, triangle, _side_of_large(problem.n))
+            found = update.around(update.products())
+        return Laid([*steps, *found], name, arithmetic, why)
+    chain = Chain(live, space, problem, call, arithmetic, lower=triangle.lower)
+    steps = chain.by_parts(report)
+    if arithmetic != "fp32":
+        mirror = [mirrored(live, problem, call, triangle)] if triangle.filled else []
+        return Laid([*steps, *mirror], name, arithmetic, why)
+    side = _side(problem.n, _SIDE_OF_REFUSED, _MOST_REFUSED)
+    update = _Update(live, problem, call, space, triangle, side)
+    refused = [chain.ieee(*one.of(problem, call)) for one in update.pieces]
+    steps = [*steps, *update.around(refused, chain.decision)]
+    return Laid(steps, name, arithmetic, guarded=True)
 
 
 def _copied(
@@ -268,18 +311,21 @@ class _Update:
 
     # -- around them -----------------------------------------------------------------------
 
-    def around(self, products: Sequence[Step]) -> list[Step]:
-        """Return all launches: products, between passes."""
+    def around(self, products: Sequence[Step], run_if: Any = None) -> list[Step]:
+        """Return all launches: products, between passes.
+
+        `run_if`: memory with an int, where what it holds decides whether the products count: 0.
+        """
         before: list[Step] = []
         if self._workspace is None:
             after = mirrored(self._live, self._problem, self._call, self._triangle)
         else:
-            after = self._moved(into_c=True)
+            after = self._moved(run_if, into_c=True)
             if self._call.beta != 0:
-                before = [self._moved(into_c=False)]
+                before = [self._moved(run_if, into_c=False)]
         return [*before, *products, after]
 
-    def _moved(self, *, into_c: bool) -> Step:
+    def _moved(self, run_if: Any, *, into_c: bool) -> Step:
         """Return the copy of diagonal blocks' triangles between C and the workspace."""
         size, hermitian = self._problem.precision.result_bytes, self._triangle.hermitian
         one, n = MovedTriangle(size, mirrored=False, hermitian=hermitian), self._problem.n
@@ -290,9 +336,13 @@ class _Update:
         ]
         if into_c:
             ends.reverse()
-        arguments = (_i(n), _i(side), *ends[0], *ends[1], np.int32(self._triangle.lower))
+        held = () if run_if is None else (run_if,)
+        arguments = (_i(n), _i(side), *ends[0], *ends[1], np.int32(self._triangle.lower), *held)
         source = one.source(self._live.dialect)
-        return kernel_of(self._live, source), one.launch(n, side), arguments
+        most = None
+        if held:
+            source, most = source.run_if_zero(), _RESIDENT * self._live.spec.multiprocessors
+        return kernel_of(self._live, source), one.launch(n, side, most), arguments
 
 
 def _sides(n: int, chosen: Choice) -> tuple[int, int]:
@@ -300,6 +350,11 @@ def _sides(n: int, chosen: Choice) -> tuple[int, int]:
     tile = chosen.geometry
     side = _side(n, lcm(tile.tile_m, tile.tile_n, _UNIT), _MOST_IN_GROUP)
     return side, -(-n // (_ACROSS * side)) * side
+
+
+def _side_of_large(n: int) -> int:
+    """Return the side of diagonal blocks that are launches of their own."""
+    return _side(n, _LEAST_SIDE, _MOST_BLOCKS)
 
 
 def _side(n: int, unit: int, most: int) -> int:

@@ -8,7 +8,7 @@
  * most moduli steps are those of their own scales, `all` behind the others: a gain is what all sides have
  * at least, and one decides about a choice behind which there is none.
  *
- * A thread has four elements of COLUMNS columns.  Where the bound comes in tiles, so do launches, of
+ * A thread has four elements of COLUMNS columns, of which those count that are computed.  Where the bound comes in tiles, so do launches, of
  * `blocks` blocks together; i and j count from `first_a` and `first_b`.
  *
  * Macros: CHOICES, GAINS, COUNTS (moduli of each choice), NUMBERS (all moduli), PLANES_OF_EACH.
@@ -58,7 +58,8 @@ typedef struct ALIGNED(8) { unsigned short e[4]; } four_bfloat16;
 KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsigned short *RESTRICT low,
                                              isize ld, const GLOBAL float *RESTRICT magnitudes,
                                              const GLOBAL float *RESTRICT steps, isize all,
-                                             isize first_a, isize first_b, float limit, isize blocks,
+                                             isize first_a, isize first_b, int triangle,
+                                             float limit, isize blocks,
                                              GLOBAL int *RESTRICT decision,
                                              GLOBAL int *RESTRICT report)
 {
@@ -75,6 +76,9 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
         }
         UNROLL for (int c = 0; c < COLUMNS; ++c) {
             const isize j = j0 + c < n ? j0 + c : n - 1;
+            const int ahead = (int)(i - j);
+            if (!is_any_computed(triangle, ahead))
+                continue;
             const float sum = magnitudes[first_b + j];
             const float step[2] = {steps[first_b + j], steps[all + first_b + j]};
             const four_bfloat16 found_low = *(const GLOBAL four_bfloat16 *)(low + i + j * ld);
@@ -83,7 +87,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsi
                 const float inverse = least > 0 ? QUOTIENT(1.0f, least) : as_number(INFINITE);
                 UNROLL for (int t = 0; t < 2; ++t) {
                     const float error = own[t][e] * sum + step[t] * sums[e], ratio = error * inverse;
-                    if (i + e < m && error > 0 && ratio > most[t])
+                    if (i + e < m && is_computed(triangle, ahead + e) && error > 0 && ratio > most[t])
                         most[t] = ratio;
                 }
             }

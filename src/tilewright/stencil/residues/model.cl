@@ -4,12 +4,12 @@
  */
 #include "residues/tiles.h"
 
-/* Column j's residues of plane z: products of k bytes, modulo the table's number, nearest to zero. */
+/* Column j's residues of plane z: products of k bytes, modulo the table's number, nearest to zero.  With
+ * `exchanged` B's planes 2 z and 2 z + 1 change places. */
 KERNEL THREADS_PER_BLOCK(THREADS) void multiply(isize m, isize n, isize k,
-                                                const GLOBAL unsigned char *RESTRICT a, isize first_a,
-                                                isize stride_a,
-                                                const GLOBAL unsigned char *RESTRICT b, isize first_b,
-                                                isize stride_b, isize ld, GLOBAL unsigned char *RESTRICT made,
+                                                const GLOBAL unsigned char *RESTRICT a, isize stride_a,
+                                                const GLOBAL unsigned char *RESTRICT b, isize stride_b,
+                                                int exchanged, isize ld, GLOBAL unsigned char *RESTRICT made,
                                                 isize stride, isize ld_made,
                                                 const GLOBAL int *RESTRICT decision)
 {
@@ -18,8 +18,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void multiply(isize m, isize n, isize k,
         return;
     const isize i = at % m, j = at / m;
     for (int z = 0; z < decision[PLANES]; ++z) {
-        const GLOBAL unsigned char *const x = a + first_a + z * stride_a + i * ld,
-                                 *const y = b + first_b + z * stride_b + j * ld;
+        const GLOBAL unsigned char *const x = a + z * stride_a + i * ld,
+                                 *const y = b + (z ^ exchanged) * stride_b + j * ld;
         const int p = decision[TABLE_AT + 2 * z];
         int sum = 0;
         for (isize l = 0; l < k; ++l) sum += (int)(signed char)x[l] * (int)(signed char)y[l];

@@ -12,7 +12,8 @@
  *
  *     residues, plane z:  | column 0: ld bytes | column 1 | ...    `stride` bytes apart
  *
- * A thread has four elements of a column.
+ * A thread has four elements of a column, and writes those of the part of C that is computed.  A complex
+ * result that is `hermitian` has a real diagonal, and no imaginary part of C's is read there.
  *
  * With CERTIFY X also goes into a certificate (certify.cl).
  *
@@ -26,6 +27,12 @@
     , const GLOBAL unsigned int *RESTRICT randoms, GLOBAL usize *RESTRICT sums, isize totals_at
 #else
 #define CERTIFICATE
+#endif
+
+#if PARTS == 1
+#define HERMITIAN
+#else
+#define HERMITIAN , int hermitian
 #endif
 
 TABLE double weights[] = {WEIGHTS};
@@ -112,7 +119,8 @@ HELPER void sum_up(PRIVATE double *sum, const GLOBAL unsigned char *from, isize 
 
 KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     isize m, isize n, const GLOBAL unsigned char *RESTRICT residues, isize stride, isize ld,
-    const GLOBAL int *RESTRICT exponents, isize first_a, isize first_b, SCALAR(alpha), SCALAR(beta),
+    const GLOBAL int *RESTRICT exponents, isize first_a, isize first_b, int triangle HERMITIAN,
+    SCALAR(alpha), SCALAR(beta),
     GLOBAL double *RESTRICT c, isize offset, isize ldc, const GLOBAL int *RESTRICT decision CERTIFICATE)
 {
     const int count = decision[MODULI];
@@ -120,11 +128,12 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
         return;
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
     const isize own = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
+    const int ahead = (int)(own - j);
 #ifdef CERTIFY
     const isize i = own < m ? own : 0; /* all threads add up */
 #else
     const isize i = own;
-    if (i >= m)
+    if (i >= m || !is_any_computed(triangle, ahead))
         return;
 #endif
     const GLOBAL unsigned char *const from = residues + i + j * ld;
@@ -136,6 +145,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     const int product = (count - FIRST) * 5;
     GLOBAL double *const to = c + (offset + i + j * ldc) * PARTS;
     const int left = (m - own >= 4 ? 4 : m > own ? (int)(m - own) : 0) * PARTS, eb = exponents[first_b + j];
+    const int whole = left == 4 * PARTS && is_computed(triangle, ahead) && is_computed(triangle, ahead + 3);
     double v[4 * PARTS];
     UNROLL for (int e = 0; e < 4; ++e) {
         const int power = -(exponents[first_a + i + e] + eb); /* of whole tiles of sides */
@@ -158,18 +168,22 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     if (beta_re != 0 || beta_im != 0)
         UNROLL for (int e = 0; e < 8; e += 2)
             if (e < left) {
-                v[e] += beta_re * to[e] - beta_im * to[e + 1];
-                v[e + 1] += beta_re * to[e + 1] + beta_im * to[e];
+                const double im = hermitian && ahead + e / 2 == 0 ? 0 : to[e + 1];
+                v[e] += beta_re * to[e] - beta_im * im;
+                v[e + 1] += beta_re * im + beta_im * to[e];
             }
+    UNROLL for (int e = 0; e < 4; ++e)
+        if (hermitian && ahead + e == 0)
+            v[2 * e + 1] = 0;
 #endif
-    if (left == 4 * PARTS && ADDRESS(to) % 16 == 0) {
+    if (whole && ADDRESS(to) % 16 == 0) {
         UNROLL for (int e = 0; e < 4 * PARTS; e += 2) {
             const doubles two = {{v[e], v[e + 1]}};
             *(GLOBAL doubles *)(to + e) = two;
         }
     } else {
         UNROLL for (int e = 0; e < 4 * PARTS; ++e)
-            if (e < left)
+            if (e < left && is_computed(triangle, ahead + e / PARTS))
                 to[e] = v[e];
     }
 #ifdef CERTIFY

@@ -12,7 +12,8 @@
  *
  *     residues, plane z:  | column 0: ld bytes | column 1 | ...    `stride` bytes apart
  *
- * A thread has four elements of a column.
+ * A thread has four elements of a column, and writes those of the part of C that is computed.  A complex
+ * result that is `hermitian` has a real diagonal, and no imaginary part of C's is read there.
  *
  * Macros: FIRST, COUNT, PARTS_OF_COUNTS (6, 7 or 8, of each number of moduli from FIRST on), WEIGHTS (for
  * each number of moduli COUNT times as many doubles), PRODUCTS (P's, unit^(parts - 1) / P, unit).
@@ -22,10 +23,16 @@
 #include "prelude/w.h"
 #define PAIR_SCALAR(x) REAL x##_re, REAL x##_im
 #define ELEM_SCALAR(x) elem_scalar(x##_re, x##_im)
+#define HERMITIAN , int hermitian
+#define IS_HERMITIAN hermitian
+HELPER elem real_part(elem x) { return elem_scalar(x.re, pair_of(0, 0)); }
 #else
 #include "prelude/e.h"
 #define PAIR_SCALAR(x) REAL x
 #define ELEM_SCALAR(x) x
+#define HERMITIAN
+#define IS_HERMITIAN 0
+#define real_part(x) (x)
 #endif
 
 #define MOST 8
@@ -121,8 +128,8 @@ HELPER pair times_power(pair x, int e)
 
 KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     isize m, isize n, const GLOBAL unsigned char *RESTRICT residues, isize stride, isize ld,
-    const GLOBAL int *RESTRICT exponents, isize first_a, isize first_b, PAIR_SCALAR(alpha),
-    PAIR_SCALAR(beta), GLOBAL elem *RESTRICT c, isize offset, isize ldc,
+    const GLOBAL int *RESTRICT exponents, isize first_a, isize first_b, int triangle HERMITIAN,
+    PAIR_SCALAR(alpha), PAIR_SCALAR(beta), GLOBAL elem *RESTRICT c, isize offset, isize ldc,
     const GLOBAL int *RESTRICT decision)
 {
     const int count = decision[MODULI];
@@ -143,7 +150,8 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     const OF_TABLE double *const product = products + before + 2 * (count - FIRST);
     const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
     const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
-    if (i >= m)
+    const int ahead = (int)(i - j);
+    if (i >= m || !is_any_computed(triangle, ahead))
         return;
     const GLOBAL unsigned char *const from = residues + i + j * ld;
     pair x[4 * COMPONENTS];
@@ -158,17 +166,18 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
     GLOBAL elem *const to = c + offset + i + j * ldc;
     const int eb = exponents[first_b + j];
     UNROLL for (int e = 0; e < 4; ++e) {
-        if (i + e >= m)
-            break;
+        if (i + e >= m || !is_computed(triangle, ahead + e))
+            continue;
         const int power = -(exponents[first_a + i + e] + eb);
 #if COMPONENTS == 2
         const elem unscaled = elem_scalar(times_power(x[e], power), times_power(x[4 + e], power));
 #else
         const elem unscaled = times_power(x[e], power);
 #endif
+        const int is_real = IS_HERMITIAN && ahead + e == 0;
         elem v = elem_scale(ELEM_SCALAR(alpha), unscaled);
         if (!elem_is_zero(ELEM_SCALAR(beta)))
-            v = elem_add(v, elem_scale(ELEM_SCALAR(beta), to[e]));
-        to[e] = v;
+            v = elem_add(v, elem_scale(ELEM_SCALAR(beta), is_real ? real_part(to[e]) : to[e]));
+        to[e] = is_real ? real_part(v) : v;
     }
 }

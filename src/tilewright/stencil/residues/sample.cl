@@ -14,10 +14,10 @@ KERNEL THREADS_PER_BLOCK(THREADS) void sample(MATRICES, GLOBAL int *RESTRICT uni
                                               GLOBAL int *RESTRICT decision)
 {
     SHARED_ARRAY int found[THREADS];
-    const isize first = (isize)BLOCK_ID * SIDES;
-    const int is_b = first >= first_b, own = THREAD_ID / SIDES;
+    const isize of_a = (sides_a + SIDES - 1) / SIDES;
+    const int is_b = (isize)BLOCK_ID >= of_a, own = THREAD_ID / SIDES;
     const matrix of = MATRIX(is_b);
-    const isize side = first - of.first_side + THREAD_ID % SIDES;
+    const isize side = ((isize)BLOCK_ID - (is_b ? of_a : 0)) * SIDES + THREAD_ID % SIDES;
     const isize along = is_b ? K_FAST_B : K_FAST_A;
     const isize across_k = along ? of.ld : 1, along_k = along ? 1 : of.ld;
     const isize stride = (k + SAMPLES - 1) / SAMPLES;
@@ -40,6 +40,6 @@ KERNEL THREADS_PER_BLOCK(THREADS) void sample(MATRICES, GLOBAL int *RESTRICT uni
     for (int i = 1; i < THREADS / SIDES; ++i)
         most = found[i * SIDES + THREAD_ID] > most ? found[i * SIDES + THREAD_ID] : most;
     const int unit = 8 + 1023 - most;
-    units[first + THREAD_ID] = most == 0 ? 0 : unit < -500 ? -500 : unit > 500 ? 500 : unit;
-    places[first + THREAD_ID] = NO_PLACE;
+    units[of.first_side + side] = most == 0 ? 0 : unit < -500 ? -500 : unit > 500 ? 500 : unit;
+    places[of.first_side + side] = NO_PLACE;
 }

@@ -44,7 +44,7 @@ _COLUMNS = 16
 _FOUR = 4
 
 # Raised when what these kernels compute changes.
-VERSION = 2
+VERSION = 3
 
 # Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh); longer
 # ones are summed in pieces, with a multiple of `ALIGNED_K` products each.
@@ -221,8 +221,8 @@ class Passes:
     def judge(self, dialect: Dialect) -> Source:
         """Return the choice of the number of moduli.
 
-        ``(m, n, low, ld, magnitudes, steps, all, first_a, first_b, limit, blocks, decision,
-        report)``.
+        ``(m, n, low, ld, magnitudes, steps, all, first_a, first_b, triangle, limit, blocks,
+        decision, report)``; `triangle` as tiles.h has it.
 
         ``low`` and ``ld`` are aligned to four elements.
         """
@@ -267,8 +267,9 @@ class Passes:
     def reconstruct(self, dialect: Dialect, certify: bool = False) -> Source:
         """Return the last pass.
 
-        ``(m, n, residues, stride, ld, exponents, first_a, first_b, alpha, beta, c, offset, ldc,
-        decision)``, and with a certificate ``(randoms, sums, totals_at)``.
+        ``(m, n, residues, stride, ld, exponents, first_a, first_b, triangle, alpha, beta, c,
+        offset, ldc, decision)``, of complex elements with ``hermitian`` behind ``triangle``, and
+        with a certificate ``(randoms, sums, totals_at)``, which is of all of C.
         """
         of = self.moduli
         parts = [of.parts(count) for count in of.counts]
@@ -302,8 +303,7 @@ class Passes:
     def multiply(self, dialect: Dialect) -> Source:
         """Return the model of the products of residues.
 
-        ``(m, n, k, a, first_a, stride_a, b, first_b, stride_b, ld, made, stride, ld_made,
-        decision)``.
+        ``(m, n, k, a, stride_a, b, stride_b, exchanged, ld, made, stride, ld_made, decision)``.
         """
         return self._source(dialect, "model", {}, "multiply")
 

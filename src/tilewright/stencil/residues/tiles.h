@@ -68,6 +68,16 @@
 
 typedef struct ALIGNED(16) { double e[2]; } doubles;
 
+/* Which part of C is computed, in a kernel's `triangle`: all of it (0), what lies on and below the
+ * diagonal (1), or on and above it (-1).  `ahead`: an element's row less its column. */
+HELPER int is_computed(int triangle, int ahead) { return triangle * ahead >= 0; }
+
+/* Whether any of four rows is. */
+HELPER int is_any_computed(int triangle, int ahead)
+{
+    return is_computed(triangle, triangle > 0 ? ahead + 3 : ahead);
+}
+
 HELPER usize bits_of(double x)
 {
     union { double number; usize bits; } both;

@@ -1,5 +1,7 @@
 /* The guard's decision, by the last thread block: which arithmetic is right for these operands.
  *
+ * Where sides of B begin at 0, B is A, and what is known of A's counts for both.
+ *
  * If at most f_A elements of any row of op(A) are faint, and at most f_B of any column of
  * op(B), every element of C has at least k - f_A - f_B terms of which neither factor is.
  */
@@ -85,7 +87,10 @@ HELPER void decide(isize k, SHARED int *shared, GLOBAL int *tops, const GLOBAL i
     most_of(shared, tops, sides, all, 0, first_b);
     for (int c = 0; c <= COUNTS; ++c) of_a[c] = shared[c * THREADS];
     most_of(shared, tops, sides, all, first_b, all);
-    for (int c = 0; c <= COUNTS; ++c) of_b[c] = shared[c * THREADS];
+    for (int c = 0; c <= COUNTS; ++c) {
+        of_b[c] = shared[c * THREADS];
+        of_a[c] = first_b ? of_a[c] : of_b[c];
+    }
     if (THREAD_ID)
         return;
     made[DECISION_FINITE] = !of_a[COUNTS] && !of_b[COUNTS];
@@ -94,7 +99,7 @@ HELPER void decide(isize k, SHARED int *shared, GLOBAL int *tops, const GLOBAL i
     made[DECISION_CUT_A] = of_a[CUT];
     made[DECISION_CUT_B] = of_b[CUT];
     made[DECISION_SHORT_A] = !sides[MARK(0)];
-    made[DECISION_SHORT_B] = !sides[MARK(1)];
+    made[DECISION_SHORT_B] = !sides[MARK(first_b != 0)];
     made[DECISION_ROUTE] = route_of(made);
     for (int d = 0; d < DECISIONS; ++d) {
         decision[d] = made[d];

@@ -22,6 +22,8 @@
  *
  *     parts of A:  | part 0: ld_a x columns | part 1 | ...     part p begins p stride_a later
  *
+ * Of C is written all (`triangle` 0), what lies on and below the diagonal (1), or on and above it (-1).
+ *
  * Macros: PART, PRODUCTS (four bits a product, the first lowest: 4 p + q), PRODUCT_COUNT,
  * TRANS_A, TRANS_B, INSTRUCTION_K, EXTRA_BITS, PROMOTE_K, COMPENSATED, RESULT (a number of
  * numbers.h, or 0 for FP32), BATCHED.
@@ -97,7 +99,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void model(
     isize stride_a, isize lda, const GLOBAL part_bits *RESTRICT b, isize offset_b, isize stride_b,
     isize ldb, const GLOBAL int *RESTRICT exponents, isize exponents_a, isize exponents_b, float beta,
     GLOBAL result_bits *RESTRICT c_first, isize offset_c, isize ldc,
-    const GLOBAL int *RESTRICT run_if, int wanted STEPS_OF_PRODUCTS)
+    const GLOBAL int *RESTRICT run_if, int wanted, int triangle STEPS_OF_PRODUCTS)
 {
     GO_TO_PRODUCT
     if (*run_if != wanted)
@@ -106,6 +108,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void model(
     if (at >= m * n)
         return;
     const isize i = at % m, j = at / m;
+    if (triangle * (i - j) < 0)
+        return;
     const isize step_a = TRANS_A ? 1 : lda, step_b = TRANS_B ? ldb : 1;
     const GLOBAL part_bits *const row = a + offset_a + i * (TRANS_A ? lda : 1);
     const GLOBAL part_bits *const column = b + offset_b + j * (TRANS_B ? 1 : ldb);

@@ -106,9 +106,8 @@ class Arithmetic:
                 f"products={self.products!r}: give 1 to {_MOST_PRODUCTS} pairs of parts"
                 f" 0 to {_MOST_PARTS - 1}"
             )
-        others = self.scaled or self.routed or self.epilogue or self.result == "residues"
-        if self.triangle and (others or self.parts > 1):
-            raise ValueError("triangle=True is for plain products; leave the others out")
+        if self.triangle and self.epilogue:
+            raise ValueError("triangle=True has no epilogue; leave either out")
 
     @cached_property
     def parts(self) -> int:

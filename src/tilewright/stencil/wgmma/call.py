@@ -141,6 +141,8 @@ class TensorCall:
         Where it has residues: memory of two 32-bit integers for each matrix (residues.cuh).
     lower : bool, optional
         Where it computes one triangle of C: which, as memory has it column-major.
+    exchanged : bool
+        Whether of a triangle's residues B's matrices 2 z and 2 z + 1 change places.
     """
 
     m: int
@@ -158,6 +160,7 @@ class TensorCall:
     then: Following | None = None
     moduli: Any = None
     lower: bool | None = None
+    exchanged: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
         """Refuse: only the stencil knows the boxes that its copies take."""

@@ -248,10 +248,10 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
         return _RESIDUES
     if arithmetic.epilogue:
         return _FOLLOWED_FP8 if promoted else _FOLLOWED
-    if arithmetic.triangle:
-        return _TRIANGLES_FP8 if promoted else _TRIANGLES
     if arithmetic.parts > 1:
         return _PROMOTED
+    if arithmetic.triangle:
+        return _TRIANGLES_FP8 if promoted else _TRIANGLES
     if promoted:
         return _FP8
     return _PLAIN + (_PLAIN_OF_16_BITS if arithmetic.element_bytes == 2 else _PLAIN_OF_OTHERS)

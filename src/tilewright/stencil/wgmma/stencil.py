@@ -233,7 +233,8 @@ class Wgmma(Stencil):
         if is_small(config):
             return small.small_arguments(config, variant, made_of, whole, batch, steps)
         made = arguments(whole, made_of, config, variant.k_fast)
-        found = (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
+        many = int(steps[0] != 0), int(steps[1] != 0) + whole.exchanged
+        found = (*made, *map(np.int32, many), np.int64(steps[2]))
         return (*found, np.int32(batch)) if _in_turn(config, made_of) else found
 
     def source_for_batch_of_parts(self, config: Config, variant: Variant) -> Source:

@@ -55,7 +55,11 @@
 #define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
 #define PRODUCTS_OF_BLOCK 1
 #define MATRIX_A(product) ((int)blockIdx.z * many_a)
+#if TRIANGLE /* 2: of A's conjugate, whose residues u and v of each modulus change places */
+#define MATRIX_B(product) ((int)blockIdx.z ^ (many_b == 2))
+#else
 #define MATRIX_B(product) ((int)blockIdx.z * many_b)
+#endif
 #define FIRST_C(c) ((c) + (isize)blockIdx.z * step_c)
 #define C_OF(to, product) (to)
 #else

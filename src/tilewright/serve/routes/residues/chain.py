@@ -7,16 +7,17 @@
           -> residues -> their products [-> fold] -> reconstruct      of each tile of C, piece of k
           -> [certify] -> the native kernel
 
-Where blocks of a triangle are all that is computed (`tilewright.serve.routes.rank_k`), both
-operands' residues are made whole, once, for all blocks; A's serve as B's, too, where neither or
-both are conjugated.
+Where a triangle is all that is computed (`tilewright.serve.routes.rank_k`), B is A: what is
+measured of A counts for both, and A's residues serve as B's (but of complex pairs' conjugates).
+Bounds and products are launches for tiles of the triangle, and elements of it alone are judged and
+put together.
 
 Launches that are not wanted return at once: the decision never leaves the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -42,21 +43,23 @@ from tilewright.serve.routes.residues.options import PLAIN, Residues
 from tilewright.serve.routes.residues.worth import best_cut, is_worth, least_bytes
 from tilewright.serve.steps import Laid, MemorySpace, Step
 from tilewright.serve.tensor_cores import has_wgmma, source_of, wgmma
-from tilewright.serve.triangle import Block, Piece
+from tilewright.serve.triangle import Triangle
 from tilewright.serve.unproved import unproved_are_served
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, Variant, stencil
 from tilewright.stencil.geometry import Mode
 from tilewright.stencil.residues.sources import MOST_K, REPORT_WORDS, Passes
-from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, folded
 
 __all__ = [
     "BOUND",
     "CORE",
     "Chain",
+    "chain_of",
     "native_source",
     "residue_steps",
     "tensor_config",
+    "triangle_of",
     "why_native",
 ]
 
@@ -73,11 +76,11 @@ CORE = TensorVariant(
 
 def why_native(
     live: LiveDevice, problem: Problem, call: GemmCall, asked: Residues = PLAIN, *,
-    together: bool = False, blocks: Sequence[Block] = (),
+    together: bool = False, triangle: Triangle | None = None,
 ) -> str:  # fmt: skip
     """Return why residues are out of the question; nothing if they are not.
 
-    With `together` the product is one of a batch; with blocks these alone are computed.
+    With `together` the product is one of a batch; with a triangle that alone is computed.
     """
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
@@ -91,28 +94,41 @@ def why_native(
         return ""
     if not has_wgmma(live):
         return f"{live.id} has no int8 tensor cores that are proved for residues"
-    worth = is_worth(live, problem, call, cut, together, blocks)
+    worth = is_worth(live, problem, call, cut, together, triangle is not None)
     return "" if worth else "the native kernel is faster at this size"
 
 
 def residue_steps(
     live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall, report: Any = None,
-    asked: Residues = PLAIN, blocks: Sequence[Piece] = (),
+    asked: Residues = PLAIN,
 ) -> Laid:  # fmt: skip
-    """Return the launches of a product in residues, or of blocks of it.
+    """Return the launches of a product in residues.
 
     Parameters are as of `lay_out`.
     """
+    chain = chain_of(live, space, problem, call, asked)
+    return Laid(list(chain.steps(report)), chain.name, chain.name, guarded=True)
+
+
+def chain_of(
+    live: LiveDevice, space: MemorySpace, problem: Problem, call: GemmCall,
+    asked: Residues = PLAIN, triangle: Triangle | None = None,
+) -> Chain:  # fmt: skip
+    """Return the chain of a product, or of a triangle of it, which `why_native` does not refuse."""
     cut = best_cut(live.spec, problem, asked)
     assert cut is not None  # or `why_native` says so
-    steps = Chain(live, space, problem, call, cut, asked.certify, tuple(blocks)).steps(report)
-    name = "fp64" if problem.precision.parts == 1 else "accurate"
-    return Laid(list(steps), name, name, guarded=True)
+    return Chain(live, space, problem, call, cut, asked.certify, triangle)
 
 
 def tensor_config(variant: TensorVariant, device: DeviceSpec) -> Config:
-    """Return the config that serves `BOUND` or `CORE`."""
-    return wgmma().starts(variant, device)[0]
+    """Return the config that serves `BOUND` or `CORE`, or a triangle of either."""
+    whole = replace(variant, arithmetic=replace(variant.arithmetic, triangle=False))
+    return wgmma().starts(whole, device)[0]
+
+
+def triangle_of(variant: TensorVariant) -> TensorVariant:
+    """Return the same of a triangle of C."""
+    return replace(variant, arithmetic=replace(variant.arithmetic, triangle=True))
 
 
 class _Part(NamedTuple):
@@ -136,23 +152,32 @@ class Chain:
     call: GemmCall
     cut: Cut
     certify: bool
-    blocks: tuple[Piece, ...] = ()
+    triangle: Triangle | None = None
 
     # Whether each plane's products are a launch of their own: that is slower (docs/ladder.md).
     _apart = False
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "fp64" if self.problem.precision.parts == 1 else "accurate"
+
     @cached_property
     def _passes(self) -> Passes:
-        return passes_of(self.problem)
+        """The passes over sides: A's alone, where B is A."""
+        of = passes_of(self.problem)
+        return replace(of, n=0) if self.triangle else of
+
+    @property
+    def _first_b(self) -> int:
+        """Number of op(B)'s first column among the sides."""
+        return 0 if self.triangle else self._passes.first_b
 
     # -- memory ----------------------------------------------------------------------------
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        found = workspace(self.problem, self.cut, self.certify, self._most_sides)
-        if self._is_one:  # B needs room for the bound's bytes alone
-            found["residues b"] = self.problem.n * aligned(self.problem.k)
-        return found
+        return workspace(self.problem, self.cut, self.certify)
 
     def _need(self, *names: str) -> list[Any]:
         return [self.space.need(name, self._sizes[name]) for name in names]
@@ -160,14 +185,25 @@ class Chain:
     @cached_property
     def _is_one(self) -> bool:
         """Whether B's residues are A's."""
-        a, b = self.problem.trans_a, self.problem.trans_b
-        return bool(self.blocks) and a.conjugated == b.conjugated
+        conjugated = self._is_conjugated and self._passes.is_pair  # of which sums are residues, too
+        return self.triangle is not None and not conjugated
+
+    @property
+    def _is_conjugated(self) -> bool:
+        """Whether one operand is conjugated: residues u and v of each modulus change places."""
+        return self.problem.trans_a.conjugated != self.problem.trans_b.conjugated
 
     @cached_property
     def _planes(self) -> tuple[Any, Any]:
-        """Memory of both operands' residues; before, of the bound's bytes."""
-        a, b = self._need("residues a", "residues b")
-        return a, b
+        """Memory of both operands' residues."""
+        (a,) = self._need("residues a")
+        return a, a if self._is_one else self._need("residues b")[0]
+
+    @property
+    def _bytes(self) -> tuple[Any, Any]:
+        """Where the bound's bytes lie before."""
+        a, b = self._planes
+        return a, a if self.triangle else b
 
     @cached_property
     def _product(self) -> Any:
@@ -175,25 +211,18 @@ class Chain:
         return self._need("residues c")[0]
 
     @cached_property
-    def _decision(self) -> Any:
+    def decision(self) -> Any:
+        """Memory whose first int is not 0 where residues serve, for who holds others back."""
         return self._need("decision")[0]
 
     @cached_property
     def _whole(self) -> tuple[int, int]:
         """Sides of a plane of a tile's residues."""
-        rows, columns = (-(-side // TILE) * TILE for side in self._most_sides)
-        return rows, columns
-
-    @cached_property
-    def _most_sides(self) -> tuple[int, int]:
-        """Sides of the largest of `_tiles`."""
-        rows, columns = zip(*self._tiles, strict=True)
-        return max(one.size for one in rows), max(one.size for one in columns)
+        p, cut = self.problem, self.cut
+        return -(-min(cut.m, p.m) // TILE) * TILE, -(-min(cut.n, p.n) // TILE) * TILE
 
     @cached_property
     def _tiles(self) -> list[tuple[_Part, _Part]]:
-        if self.blocks:
-            return [(_Part(x.row, x.rows), _Part(x.column, x.columns)) for x in self.blocks]
         p, cut = self.problem, self.cut
         return list(product(_parts(p.m, cut.m), _parts(p.n, cut.n)))
 
@@ -207,7 +236,7 @@ class Chain:
         return (
             _i(ks.size), _i(rows.size), a.memory, behind(a, rows.at, a_along), _i(a.ld),
             _i(columns.size), b.memory, behind(b, columns.at, b_along), _i(b.ld),
-            _i(rows.at), _i(self._passes.first_b + columns.at),
+            _i(rows.at), _i(self._first_b + columns.at),
         )  # fmt: skip
 
     # -- steps -----------------------------------------------------------------------------
@@ -217,6 +246,11 @@ class Chain:
 
     def steps(self, report: Any) -> Iterator[Step]:
         """Yield all launches; `report` is where the decision is written once more, or None."""
+        yield from self.by_residues(report)
+        yield self.native(self.problem, self.call)
+
+    def by_residues(self, report: Any) -> Iterator[Step]:
+        """Yield all launches but that of what residues may not compute."""
         of, dialect, p = self._passes, self.live.dialect, self.problem
         yield from self._choice(report)
         sums = self._need("randoms", "certificate") if self.certify else []
@@ -227,10 +261,9 @@ class Chain:
             )  # fmt: skip
         held: tuple[Any, Any] = None, None
         counted: set[Any] = set()
-        for number, (rows, columns) in enumerate(self._tiles):
-            sides = (_Part(0, p.m), _Part(0, p.n)) if self.blocks else (rows, columns)
+        for rows, columns in self._tiles:
             for ks in _parts(p.k, self.cut.k):
-                wanted = ("a", sides[0], ks), ("b", sides[1], ks)
+                wanted = ("a", rows, ks), ("b", columns, ks)
                 fresh = [one != other for one, other in zip(wanted, held, strict=True)]
                 fresh[1] &= not self._is_one
                 first = [new and one not in counted for new, one in zip(fresh, wanted, strict=True)]
@@ -239,22 +272,21 @@ class Chain:
                 if any(fresh):
                     m, n = (
                         part if new else _Part(part.at, 0)
-                        for part, new in zip(sides, fresh, strict=True)
+                        for part, new in zip((rows, columns), fresh, strict=True)
                     )
                     yield self._residues(m, n, ks, sums, first[0] + 2 * first[1])
                 yield from self._products(rows, columns, ks)
-            yield self._reconstruct(rows, columns, self._result(number), sums)
+            yield self._reconstruct(rows, columns, sums)
         if sums:
             yield self._step(
-                of.certify(dialect), of.certify_launch, _i(p.k), sums[1], self._decision, report
+                of.certify(dialect), of.certify_launch, _i(p.k), sums[1], self.decision, report
             )
-        yield from self._native()
 
     def _choice(self, report: Any) -> Iterator[Step]:
         """Yield the launches that choose the number of moduli, or the native kernel."""
-        of, dialect, p, decision = self._passes, self.live.dialect, self.problem, self._decision
-        (a, b), rows = self._planes, self._whole[0]
-        whole = _Part(0, p.m), _Part(0, p.n), _Part(0, p.k)
+        of, dialect, p, decision = self._passes, self.live.dialect, self.problem, self.decision
+        (a, b), rows = self._bytes, self._whole[0]
+        whole = _Part(0, p.m), _Part(0, of.n), _Part(0, p.k)
         partial, norms = self._need("partial norms", "norms")
         magnitudes, steps, units, places = self._need("magnitudes", "steps", "units", "places")
         all_, chunks, matrices = _i(of.sides), _i(of.chunks), self._matrices(*whole)
@@ -274,13 +306,13 @@ class Chain:
             yield self._step(
                 of.judge(dialect), launch,
                 _i(m.size), _i(n.size), self._product, _i(rows), magnitudes, steps, all_, _i(m.at),
-                _i(of.first_b + n.at), np.float32(of.limit), _i(blocks), decision,
-                decision if report is None else report,
+                _i(self._first_b + n.at), self._part_of_c, np.float32(of.limit), _i(blocks),
+                decision, decision if report is None else report,
             )  # fmt: skip
 
     def _bound(self, m: _Part, n: _Part) -> Step:
         """Return the product of the bound's bytes, of a tile."""
-        p, of, (a, b), low = self.problem, self._passes, self._planes, self._product
+        p, of, (a, b), low = self.problem, self._passes, self._bytes, self._product
         rows, ld = self._whole[0], aligned(p.k)
         first = m.at * ld, n.at * ld
         if not has_wgmma(self.live):
@@ -289,15 +321,31 @@ class Chain:
                 _i(m.size), _i(n.size), _i(p.k), a, _i(first[0]), b, _i(first[1]), _i(ld), low,
                 _i(rows),
             )  # fmt: skip
+        variant = triangle_of(BOUND) if self.triangle else BOUND
         config = tensor_config(BOUND, self.live.spec)
         call = TensorCall(
             m.size, n.size, p.k, 1, Parts(a, first[0], ld), Parts(b, first[1], ld), 0,
-            Operand(low, 0, rows),
+            Operand(low, 0, rows), lower=self._lower,
         )  # fmt: skip
         return self._step(
-            source_of(config, BOUND), wgmma().launch(config, m.size, n.size, p.k),
-            *wgmma().arguments(config, BOUND, call),
+            source_of(config, variant), self._launch(config, m.size, n.size, p.k),
+            *wgmma().arguments(config, variant, call),
         )  # fmt: skip
+
+    @property
+    def _lower(self) -> bool | None:
+        """Which triangle tensor cores compute; None: no one alone."""
+        return None if self.triangle is None else self.triangle.lower
+
+    @property
+    def _part_of_c(self) -> np.int32:
+        """The same as residues/tiles.h has it."""
+        return np.int32(0 if self.triangle is None else 1 if self.triangle.lower else -1)
+
+    def _launch(self, config: Config, m: int, n: int, k: int) -> Launch:
+        """Return the launch of tensor cores for tiles of all of C, or of a triangle."""
+        sides = folded(wgmma().geometry(config), n) if self.triangle else (m, n)
+        return wgmma().launch(config, *sides, k)
 
     def _residues(
         self, rows: _Part, columns: _Part, ks: _Part, sums: list[Any], counted: int
@@ -310,15 +358,8 @@ class Chain:
             of.residues(self.live.dialect, bool(sums)), launched,
             *self._matrices(rows, columns, ks), a, _i(self._steps[0]), b, _i(self._steps[1]),
             _i(ld), *self._need("norms", "exponents"),
-            _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), self._decision, *certificate,
+            _i(p.trans_a.conjugated + 2 * p.trans_b.conjugated), self.decision, *certificate,
         )  # fmt: skip
-
-    def _result(self, number: int) -> Operand:
-        """Return where a tile of C goes."""
-        if self.blocks:
-            return self.blocks[number].c
-        (m, n), c = self._tiles[number], self.call.c
-        return Operand(c.memory, c.offset + m.at + n.at * c.ld, c.ld)
 
     def _products(self, m: _Part, n: _Part, ks: _Part) -> Iterator[Step]:
         """Yield the products of residues of a piece of k, added to those before."""
@@ -329,7 +370,7 @@ class Chain:
             stride = self._steps[2]
             yield self._step(
                 of.fold(self.live.dialect), of.fold_launch(stride), made, to, _i(stride),
-                self._decision,
+                self.decision,
             )  # fmt: skip
 
     @cached_property
@@ -347,54 +388,50 @@ class Chain:
     def _multiplied(self, rows: _Part, columns: _Part, k: int, to: Any) -> Iterator[Step]:
         """Yield the products of residues of a piece of k."""
         of, (a, b), across, ld = self._passes, self._planes, self._whole[0], aligned(self.cut.k)
-        b = a if self._is_one else b
         m, n = rows.size, columns.size
-        first_a, first_b = (one.at * ld if self.blocks else 0 for one in (rows, columns))
+        exchanged = self._is_one and self._is_conjugated
         if not has_wgmma(self.live):
             yield self._step(
                 of.multiply(self.live.dialect), Passes(m, n, k).model_launch,
-                _i(m), _i(n), _i(k), a, _i(first_a), _i(self._steps[0]), b, _i(first_b),
-                _i(self._steps[1]), _i(ld), to, _i(self._steps[2]), _i(across), self._decision,
+                _i(m), _i(n), _i(k), a, _i(self._steps[0]), b, _i(self._steps[1]),
+                np.int32(exchanged), _i(ld), to, _i(self._steps[2]), _i(across), self.decision,
             )  # fmt: skip
             return
         config, together = self._config, 1 if self._apart else of.planes
-        launch = replace(wgmma().launch(config, m, n, k), batch=together)
+        variant = triangle_of(CORE) if self.triangle else CORE
+        launch = replace(self._launch(config, m, n, k), batch=together)
         for z in range(0, of.planes, together):
             behind_a, behind_b, behind_c = (z * step for step in self._steps)
             # What is no modulus of this call is zero, and says that nothing is wanted.
-            modulus = self._decision + 4 * (REPORT_WORDS + 2 * z)
+            modulus = self.decision + 4 * (REPORT_WORDS + 2 * z)
             call = TensorCall(
-                m, n, k, 1, Parts(a, behind_a + first_a, ld), Parts(b, behind_b + first_b, ld), 0,
-                Operand(to, behind_c, across), moduli=modulus,
-                run_if=self._decision if together > 1 else modulus,
+                m, n, k, 1, Parts(a, behind_a, ld), Parts(b, behind_b, ld), 0,
+                Operand(to, behind_c, across), moduli=modulus, lower=self._lower,
+                exchanged=exchanged, run_if=self.decision if together > 1 else modulus,
             )  # fmt: skip
             yield self._step(
-                source_of(config, CORE), launch,
-                *wgmma().batched_arguments(config, CORE, call, together, self._steps),
+                source_of(config, variant), launch,
+                *wgmma().batched_arguments(config, variant, call, together, self._steps),
             )  # fmt: skip
 
-    def _reconstruct(self, m: _Part, n: _Part, c: Operand, sums: list[Any]) -> Step:
+    def _reconstruct(self, m: _Part, n: _Part, sums: list[Any]) -> Step:
         """Return the pass that puts a tile of C together."""
-        p, of, (rows, columns) = self.problem, self._passes, self._whole
+        p, of, (rows, columns), c = self.problem, self._passes, self._whole, self.call.c
         alpha, beta = (p.precision.scalar(x) for x in (self.call.alpha, self.call.beta))
         parts = 2 if p.precision.is_complex else 1
         launched = replace(of, m=m.size, n=n.size).reconstruct_launch
+        hermitian = [np.int32(self.triangle is not None and self.triangle.hermitian)]
         return self._step(
             of.reconstruct(self.live.dialect, bool(sums)), launched,
             _i(m.size), _i(n.size), self._product, _i(rows * columns), _i(rows),
-            *self._need("exponents"), _i(m.at), _i((0 if self._is_one else of.first_b) + n.at),
-            *alpha[:parts], *beta[:parts], c.memory, _i(c.offset), _i(c.ld),
-            self._decision, *sums, *([_i(of.totals_at)] if sums else []),
+            *self._need("exponents"), _i(m.at), _i(self._first_b + n.at), self._part_of_c,
+            *hermitian[: parts - 1], *alpha[:parts], *beta[:parts], c.memory,
+            _i(c.offset + m.at + n.at * c.ld), _i(c.ld), self.decision,
+            *sums, *([_i(of.totals_at)] if sums else []),
         )  # fmt: skip
 
-    def _native(self) -> Iterator[Step]:
-        """Yield the kernel that computes what residues may not."""
-        for one in self.blocks:
-            yield self._native_of(*one.of(self.problem, self.call))
-        if not self.blocks:
-            yield self._native_of(self.problem, self.call)
-
-    def _native_of(self, p: Problem, call: GemmCall) -> Step:
+    def native(self, p: Problem, call: GemmCall) -> Step:
+        """Return the kernel that computes what residues may not: this product, or a block of it."""
         variant = Variant.of(p)
         if has_wgmma(self.live):
             config, family = _native(variant, self.live.spec)
@@ -404,7 +441,7 @@ class Chain:
         else:
             chosen, kernel = ready(self.live, p, begin_aligned(call), routed=True)
             config, family, launch = chosen.config, chosen.stencil, chosen.launch(p)
-        return kernel, launch, (*family.arguments(config, variant, call), self._decision)
+        return kernel, launch, (*family.arguments(config, variant, call), self.decision)
 
 
 @lru_cache(maxsize=64)

@@ -50,16 +50,10 @@ def passes_of(problem: Problem) -> Passes:
     return Passes(p.m, p.n, p.k, Variant.of(p).k_fast, of.is_complex, of.parts == 2)
 
 
-def workspace(
-    problem: Problem, cut: Cut, certify: bool, sides: tuple[int, int] | None = None
-) -> dict[str, int]:
-    """Return the bytes of each piece of memory that a product takes, by name.
-
-    `sides`: of what is computed of the result at a time, where that is not a tile of the cut.
-    """
+def workspace(problem: Problem, cut: Cut, certify: bool) -> dict[str, int]:
+    """Return the bytes of each piece of memory that a product takes, by name."""
     of, p = passes_of(problem), problem
-    m, n = sides or (min(cut.m, p.m), min(cut.n, p.n))
-    made = of.planes * _up(m, TILE) * _up(n, TILE)
+    made = of.planes * _up(min(cut.m, p.m), TILE) * _up(min(cut.n, p.n), TILE)
     ld, whole_ld = aligned(cut.k), aligned(p.k)
     found = {
         # First they hold the bytes of both whole operands for the bound, and the bound in 16 bits.

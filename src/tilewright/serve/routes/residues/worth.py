@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from tilewright.backend import GemmCall, LiveDevice
@@ -11,7 +10,6 @@ from tilewright.problem import Problem
 from tilewright.serve.routes.realigned import expected_ns, way_of
 from tilewright.serve.routes.residues.cuts import Cut, cuts_of, passes_of, workspace_bytes
 from tilewright.serve.routes.residues.options import Residues
-from tilewright.serve.triangle import Block
 
 __all__ = ["best_cut", "is_worth", "least_bytes"]
 
@@ -27,6 +25,8 @@ _INT8_PER_SECOND, _FP8_PER_SECOND = 14 * 2 * 8192**3 / 9.83e-3, 2 * 8192**3 / 0.
 _TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
 # DGEMM and ZGEMM from 2048 on, and double-double's, where nothing is known of a kernel's time.
 _NATIVE_PER_SECOND, _NATIVE_PAIRS_PER_SECOND = 54e12, 1.48e12
+# What the native kernel takes of a triangle, of a whole product: D from 4096 on (H200).
+_NATIVE_TRIANGLE = 0.55
 # Calls from 3072 to 16384 took up to 8 % more than is expected here, and may take more moduli.
 _SURELY = 1.05
 
@@ -49,21 +49,16 @@ def least_bytes(problem: Problem, asked: Residues) -> int:
 
 def is_worth(
     live: LiveDevice, problem: Problem, call: GemmCall, cut: Cut, together: bool = False,
-    blocks: Sequence[Block] = (),
+    triangle: bool = False,
 ) -> bool:  # fmt: skip
     """Whether the usual moduli are expected to take less time than the native kernel.
 
     With `together`, for a batch, the native kernel counts at its best rate, as one launch computes
-    all products.  With blocks these alone are computed.
+    all products.  With `triangle` one of C is all that is computed.
     """
-    seconds = _residue_seconds(live.spec, problem, cut, blocks)
-    native = _native_seconds(live, problem, call, together) * _share_of(problem, blocks)
-    return _SURELY * seconds < native
-
-
-def _share_of(problem: Problem, blocks: Sequence[Block]) -> float:
-    """Return the part of a result that blocks cover; 1 without any."""
-    return sum(x.rows * x.columns for x in blocks) / (problem.m * problem.n) if blocks else 1.0
+    seconds = _residue_seconds(live.spec, problem, cut, triangle)
+    native = _native_seconds(live, problem, call, together)
+    return _SURELY * seconds < (_NATIVE_TRIANGLE * native if triangle else native)
 
 
 def _native_seconds(
@@ -79,30 +74,31 @@ def _native_seconds(
 
 
 def _residue_seconds(
-    device: DeviceSpec, problem: Problem, cut: Cut, blocks: Sequence[Block] = ()
+    device: DeviceSpec, problem: Problem, cut: Cut, triangle: bool = False
 ) -> float:
     """Return what all passes and products take, with the usual number of moduli.
 
-    With blocks these alone are computed.  A pass makes residues of all rows and columns for a piece
-    of k; they serve all blocks where k is in one piece.
+    With `triangle` B is A, whose residues serve for both but of complex pairs' conjugates.
     """
     p, of = problem, passes_of(problem).moduli
     planes, element = of.planes * of.usual, p.precision.element_bytes
     along_m, along_n, pieces = -(-p.m // cut.m), -(-p.n // cut.n), -(-p.k // cut.k)
     # Residues of A stay for the tiles of a row, where k is in one piece, those of B for a column.
     passed = p.m * (along_n if pieces > 1 else 1) + p.n * (along_m if pieces * along_n > 1 else 1)
-    if blocks:  # A and B are one matrix, of which one may be conjugated
-        is_one = p.trans_a.conjugated == p.trans_b.conjugated
-        passed = (p.m if is_one else p.m + p.n) * (len(blocks) if pieces > 1 else 1)
-    operands = ((element + 1) * (p.m + p.n) + (element + planes) * passed) * p.k
-    results = (planes * (3 * pieces - 2) + element + 4) * p.m * p.n * _share_of(p, blocks)
+    measured, computed = p.m + p.n, float(p.m * p.n)
+    tiles = -(-cut.m // _TILE_M) * -(-cut.n // _TILE_N)
+    if triangle:
+        is_one = p.precision.parts == 1 or p.trans_a.conjugated == p.trans_b.conjugated
+        passed = p.m if is_one else p.m + p.n
+        measured, computed = p.m, computed / 2
+        down = -(-p.n // _TILE_M)
+        tiles = down * (down + 1) // 2 * (_TILE_M // _TILE_N)
+    operands = ((element + 1) * measured + (element + planes) * passed) * p.k
+    results = (planes * (3 * pieces - 2) + element + 4) * computed
     wave, products = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS, 0.0
-    computed = [(x.rows, x.columns) for x in blocks] or [(cut.m, cut.n)] * (along_m * along_n)
-    for rows, columns in computed:
-        tiles = -(-rows // _TILE_M) * -(-columns // _TILE_N)
-        for many, rate in ((planes * tiles, _INT8_PER_SECOND), (tiles, _FP8_PER_SECOND)):
-            products += wave * -(-many // device.multiprocessors) / rate
-    launches = _LAUNCHES + _LAUNCH * (len(computed) * (3 + 3 * pieces) - 6)
+    for many, rate in ((planes * tiles, _INT8_PER_SECOND), (tiles, _FP8_PER_SECOND)):
+        products += along_m * along_n * wave * -(-many // device.multiprocessors) / rate
+    launches = _LAUNCHES + _LAUNCH * (along_m * along_n * (3 + 3 * pieces) - 6)
     return launches + (operands + results) / (_BYTES_PER_SECOND * _share(device)) + products
 
 

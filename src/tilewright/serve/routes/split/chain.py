@@ -11,11 +11,15 @@ Launches of the routes that were not taken return at once: the decision never le
 device.  A named scheme is the same chain without a choice.
 
 Products of a batch have one chain, each pass and product a launch for all, with a decision each.
+
+Where a triangle of a real product is all that is computed (`tilewright.serve.routes.rank_k`), B is
+A, which is split once, and products are launches for tiles of the triangle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -65,16 +69,22 @@ class Chain:
     first: tuple[Step, ...] = ()  # what makes complex operands real
     blocks: tuple[Piece, ...] = ()  # what is computed of the result; all of it without them
     batch: Repeat = (1, 0, 0, 0)  # how many products, and elements from one to the next
+    lower: bool | None = None  # which triangle of the result is all that is computed; B is A then
 
     # -- memory ----------------------------------------------------------------------------
 
     @cached_property
     def _operands(self) -> Operands:
         p = self.problem
-        return Operands(
-            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed),
-            self.batch[0],
-        )  # fmt: skip
+        b = Stored(p.n, p.k, not p.trans_b.transposed)
+        if self.lower is not None:
+            b = Stored(0, 0, b.k_fast)
+        return Operands(Stored(p.m, p.k, p.trans_a.transposed), b, self.batch[0])
+
+    @property
+    def _first_b(self) -> int:
+        """Number of op(B)'s first column among the sides."""
+        return self._operands.first_b if self.lower is None else 0
 
     def _transposed(self, scheme: Scheme) -> tuple[bool, bool]:
         """Whether parts of A and of B are stored in the other order than the operand."""
@@ -93,11 +103,14 @@ class Chain:
         return self._placed[key]
 
     def _place(self, scheme: Scheme, which: int) -> Parts:
+        if which and self.lower is not None:
+            a = self._parts(scheme, 0)
+            return replace(a, trans=Trans.N if a.trans.transposed else Trans.T)
         stored = (self._operands.a, self._operands.b)[which]
         transposed = self._transposed(scheme)[which]
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
-        first = self._operands.first_b if which else 0
+        first = self._first_b if which else 0
         inner, outer = (stored.outer, stored.inner) if transposed else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
@@ -131,7 +144,7 @@ class Chain:
         placed, of = list[Any](), self._operands
         for stored, x in zip((of.a, of.b), (self.call.a, self.call.b), strict=True):
             placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
-        return *placed, _i(of.first_b)
+        return *placed, _i(self._first_b)
 
     def _largest(self, *, guarded: bool) -> Step:
         """Return the pass before the split; what the guard counts in is zero afterwards."""
@@ -203,7 +216,7 @@ class Chain:
                     a.behind(one.row, k_fast=a.trans.transposed),
                     b.behind(one.column, k_fast=not b.trans.transposed),
                     1.0 if k0 else float(complex(self.call.beta).real), one.c,
-                    self._sides(), run_if, wanted, self._batch_of_parts,
+                    self._sides(), run_if, wanted, self._batch_of_parts, self.lower,
                 )  # fmt: skip
                 yield multiply.step(self.live, work)
 
@@ -220,8 +233,9 @@ class Chain:
         p = self.problem
         return self.blocks or (Piece(0, 0, p.m, p.n, self.call.c),)
 
-    def _ieee(self, decision: Any) -> Iterator[Step]:
+    def _ieee(self) -> Iterator[Step]:
         many, *steps = self.batch
+        decision = self.decision
         if many > 1:
             chosen = ieee_choice(self.live, self.problem, self.call)
             assert chosen is not None  # whoever asked for one chain looked
@@ -233,15 +247,26 @@ class Chain:
             launch = chosen.geometry.batched(p.m, p.n, many)
             yield self._step(source, launch, (*made, decision, _i(DECISION_WORDS)))
             return
-        pieces = [one.of(self.problem, self.call) for one in self.blocks]
-        for problem, call in pieces or [(self.problem, self.call)]:
-            chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
-            arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
-            launch = chosen.launch(problem)
-            yield kernel, launch, (*arguments, decision)
+        for one in self._pieces:
+            yield self.ieee(*one.of(self.problem, self.call))
+
+    def ieee(self, problem: Problem, call: GemmCall) -> Step:
+        """Return the kernel that computes what is refused: this product, or a block of it."""
+        chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
+        arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
+        return kernel, chosen.launch(problem), (*arguments, self.decision)
+
+    @cached_property
+    def decision(self) -> Any:
+        """Memory whose first int is 0 where IEEE arithmetic serves, for who waits for that."""
+        return self.scratch.need("decision", 4 * DECISION_WORDS * self.batch[0])
 
     def steps(self, report: Any = None) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""
+        return [*self.by_parts(report), *(() if self.arithmetic in SCHEMES else self._ieee())]
+
+    def by_parts(self, report: Any = None) -> list[Step]:
+        """Return all launches but those of the IEEE kernel."""
         scheme = SCHEMES.get(self.arithmetic)
         if scheme is not None:
             return [
@@ -253,7 +278,7 @@ class Chain:
         few, many = SCHEMES[ROUTES[1]], SCHEMES[ROUTES[2]]
         for which in (0, 1):  # the larger first: one piece of memory serves both
             self._parts(many, which)
-        decision = self.scratch.need("decision", 4 * DECISION_WORDS * self.batch[0])
+        decision = self.decision
         if report is None:
             report = self.scratch.need("report", 4 * DECISION_WORDS)
         guard = (_i(self.problem.k), decision, report)
@@ -264,7 +289,6 @@ class Chain:
             self._split(many, "known", only_if=(2, decision)),
             *self.products(few, decision, 1),
             *self.products(many, decision, 2),
-            *self._ieee(decision),
         ]
 
 

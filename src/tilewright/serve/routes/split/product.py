@@ -23,7 +23,7 @@ from tilewright.serve.routes.split.promise import is_compensated
 from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import config_for, has_wgmma, source_of, source_of_batch, wgmma
 from tilewright.stencil.split import Scheme, Sources
-from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant, folded
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 
@@ -92,6 +92,8 @@ class Work:
         Memory whose first int has to be `wanted`, or nothing happens.
     batch : BatchOfParts, optional
         How often all of it is repeated, each product as an int of its own says.
+    lower : bool, optional
+        Where one triangle of a square C is all that is computed: which.
     """
 
     scheme: Scheme
@@ -108,6 +110,7 @@ class Work:
     run_if: Any
     wanted: int
     batch: BatchOfParts | None = None
+    lower: bool | None = None
 
     def is_compensated(self, device: DeviceSpec) -> bool:
         """Whether its sums make up for the roundings of their promotions; see `promise`."""
@@ -161,6 +164,7 @@ class ModelProduct:
             launch = replace(launch, batch=of.products)
             parts = (of.step_parts * x.stride for x in (work.a, work.b))
             steps = tuple(map(whole, (*parts, of.step_c, of.step_exponents, of.step_run_if)))
+        triangle = np.int32(0 if work.lower is None else 1 if work.lower else -1)
         source = sources.model(
             work.scheme, work.a.trans, work.b.trans,
             compensated=work.is_compensated(live.spec), batched=of is not None,
@@ -174,7 +178,7 @@ class ModelProduct:
                 *operand(work.b, not work.b.trans.transposed),
                 work.sides, whole(work.a.first_exponent), whole(work.b.first_exponent),
                 real(work.beta), work.c.memory, whole(work.c.offset), whole(work.c.ld),
-                work.run_if, np.int32(work.wanted), *steps,
+                work.run_if, np.int32(work.wanted), triangle, *steps,
             ),
         )  # fmt: skip
 
@@ -200,10 +204,9 @@ class HopperProduct:
 
     def step(self, live: LiveDevice, work: Work) -> Step:
         """Return the launch of a config that promotes as the promise needs it, by size."""
-        family = wgmma()
-        variant = TensorVariant(
-            precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
-        )
+        family, made = wgmma(), arithmetic_of_scheme(work.scheme)
+        made = replace(made, triangle=work.lower is not None)
+        variant = TensorVariant(precision("s"), work.a.trans, work.b.trans, arithmetic=made)
         config = config_for(
             variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k,
             work.is_compensated(live.spec), work.batch.products if work.batch else 1,
@@ -217,15 +220,18 @@ class HopperProduct:
         call = TensorCall(
             work.m, work.n, work.k1 - work.k0, work.alpha,
             operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
-            work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
+            work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted, lower=work.lower,
         )  # fmt: skip
         if work.batch is not None:
             source = source_of_batch(config, variant)
             launched = family.launch_of_batch_of_parts(config, variant, call, work.batch)
             return kernel_of(live, source), *launched
+        sides = work.m, work.n
+        if made.triangle:
+            sides = folded(family.geometry(config), work.n)
         return (
             kernel_of(live, source_of(config, variant)),
-            family.launch(config, work.m, work.n),
+            family.launch(config, *sides),
             family.arguments(config, variant, call),
         )
 
