@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from committed import (
     CASES,
@@ -207,17 +207,12 @@ def strided_batches() -> str:
     return _told(batched.BENCHMARK, "h200/batched", older="h100/batched")
 
 
-def _told(
-    benchmark: Benchmark, name: str, left: int = 1, older: str = "",
-    without: Collection[str] = (),
-) -> str:  # fmt: skip
+def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> str:
     """Return a benchmark's own table of what is committed, with precisions' names.
 
-    Behind each line what an `older` file has in the place of its "of cuBLAS"; precisions in
-    `without` are left out.
+    Behind each line what an `older` file has in the place of its "of cuBLAS".
     """
-    told = [row for row in rows(name) if row["precision"] not in without]
-    head, lines = benchmark.table(told)
+    head, lines = benchmark.table(rows(name))
     cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
     if older:
         at = list(head).index("of cuBLAS")
@@ -252,17 +247,9 @@ def c_calls() -> str:
 
 
 def updates() -> str:
-    """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size.
-
-    A table a device: of what was not taken again, the older one's.
-    """
-    newer = "h200/syrk"
-    taken = {row["precision"] for row in rows(newer)}
-    told = _told(syrk.BENCHMARK, newer, left=2)
-    return "\n\n".join((
-        told.replace(NAMED["e4m3"], "FP8 (e4m3)"),  # no peer has such a call
-        _told(syrk.BENCHMARK, "h100/syrk", left=2, without=taken),
-    ))  # fmt: skip
+    """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size."""
+    told = _told(syrk.BENCHMARK, "h200/syrk", left=2)
+    return told.replace(NAMED["e4m3"], "FP8 (e4m3)")  # no peer has such a call
 
 
 def groups_of_products() -> str:

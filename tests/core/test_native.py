@@ -29,7 +29,10 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("file", "dlpack"),
     [
-        *((one, "0") for one in ("native_plans", "laid_plans", "arenas", "calls", "fields")),
+        *(
+            (one, "0")
+            for one in ("native_plans", "laid_plans", "arenas", "calls", "fields", "pairs")
+        ),
         *((one, dlpack) for one in ("table", "entries", "groups") for dlpack in "01"),
         ("table", "2"),
     ],

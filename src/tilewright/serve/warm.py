@@ -1,6 +1,7 @@
 """Calls like one made before: in C from the caller's arrays to the launch (core/native/arrays.c).
 
-CuPy's arrays and PyTorch's tensors are known by what an adapter tells of its library; a call that
+CuPy's arrays, PyTorch's tensors and double-double matrices of CuPy's words are known by what an
+adapter tells of its library; a call that
 had its closer look in Python is remembered by its arrays' layouts, types and alignment, transposes,
 accuracy and kind of scalars, never by addresses.  `tilewright.serve.repeated` does so for arrays
 that OpenCL's devices take.
@@ -21,6 +22,7 @@ from tilewright.timeline import is_recording, on_change
 
 __all__ = [
     "CUPY",
+    "PAIRS",
     "TORCH",
     "again",
     "forget",
@@ -32,8 +34,8 @@ __all__ = [
     "remember_group",
 ]
 
-# arrays.c: libraries.
-CUPY, TORCH = 0, 1
+# seen.h: libraries.
+CUPY, TORCH, PAIRS = 0, 1, 2
 
 
 class _Table:
@@ -99,7 +101,7 @@ def know(
     Parameters
     ----------
     library : int
-        `CUPY` or `TORCH`.
+        `CUPY`, `TORCH` or `PAIRS`.
     kind : type
         Of exactly such arrays.
     stream : callable

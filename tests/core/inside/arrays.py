@@ -69,6 +69,20 @@ class Tensor:
         return self._neg
 
 
+class Pairs:
+    """What `tilewright.DoubleDouble` has."""
+
+    def __init__(self, shape, dtype=False, at=None, device=0, step=None):
+        self.shape, self.is_complex = shape, dtype
+        tail, size = ((2, 2), 32) if dtype else ((2,), 16)
+        strides = size * shape[1], step or size, *((16, 8) if dtype else (8,))
+        self.words = CuPyArray((*shape, *tail), F8, at, device, strides)
+
+    @property
+    def dtype(self):
+        return self.is_complex
+
+
 KINDS = (CuPyArray, Tensor)
 
 
@@ -139,4 +153,5 @@ def _memory(ordinal: int, size: int) -> tuple[int, Any]:
 def know_them() -> None:
     """Let the core look at calls with such arrays; the first time counts."""
     warm.know(warm.CUPY, CuPyArray, _stream, _empty(CuPyArray), _memory)
+    warm.know(warm.PAIRS, Pairs, _stream, _empty(Pairs), _memory)
     warm.know(warm.TORCH, Tensor, _stream, _empty(Tensor), _memory, lambda: now.grad, STRIDED)

@@ -148,3 +148,47 @@ def test_cupys_words_are_multiplied_where_they_are(cuda: LiveDevice) -> None:
         once = there.on_host()
         right = (once + once * 0.5 - once / 3).T[1:, ::2]
         assert (abs(more - right) <= abs(right) * 1e-30).all()
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("accuracy", ["ieee", "fast"])
+def test_calls_like_one_made_before_are_started_by_the_core(
+    cuda: LiveDevice, is_complex: bool, accuracy: str
+) -> None:
+    """Whatever the accuracy, with other numbers and scalars at other addresses."""
+    from tilewright.serve import warm
+
+    pytest.importorskip("cupy", exc_type=ImportError)
+    started, again = [], None
+
+    def noted(*given):
+        made = again(*given)
+        started.append(made is not None)
+        return made
+
+    rng = np.random.default_rng(3)
+
+    def drawn():
+        x = rng.standard_normal((70, 70))
+        return tw.DoubleDouble(x + 1j * rng.standard_normal((70, 70)) if is_complex else x) / 3
+
+    with pytest.MonkeyPatch.context() as patch:
+        for number in range(4):
+            a, b = drawn(), drawn()
+            there = [x.on_cuda() for x in (a, b, b)]
+            made = [tw.gemm(*there[:2], accuracy=accuracy), tw.gemm(*there, alpha=3, beta=-1,
+                    accuracy=accuracy), tw.herk(there[0], accuracy=accuracy)]  # fmt: skip
+            assert made[1] is there[2]
+            right = [
+                tw.gemm(a, b, accuracy=accuracy, device=cuda),
+                tw.gemm(a, b, b.copy(), alpha=3, beta=-1, accuracy=accuracy, device=cuda),
+                tw.herk(a, accuracy=accuracy, device=cuda),
+            ]
+            for x, y in zip(made, right, strict=True):
+                assert type(x) is tw.DoubleDouble
+                assert (x.on_host() == y).all()
+            if not number:
+                again = warm.again  # now that the core knows them
+                patch.setattr(warm, "again", noted)
+                patch.setitem(warm.looks, tw.DoubleDouble, noted)
+    assert started.count(True) == started.count(False) == 9  # the host's are not known

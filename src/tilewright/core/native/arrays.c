@@ -1,4 +1,4 @@
-/* Calls with CuPy's arrays and PyTorch's tensors: from Python's objects to a launch.
+/* Calls with CuPy's arrays, PyTorch's tensors and double-double matrices: from Python's objects to a launch.
  *
  *     gemm(a, b, c, ...)  ->  layouts of the arrays  ->  key  ->  plan  ->  addresses, scalars, stream
  *

@@ -43,7 +43,7 @@ PyObject *tilewright_type_of(PyObject *x)
     return type;
 }
 
-/* Attributes of CuPy's arrays, of their memory, and of PyTorch's tensors. */
+/* Attributes of CuPy's arrays, of their memory, of PyTorch's tensors, and of double-double matrices. */
 typedef struct {
     const char *text;
     PyObject *name; /* null before it is asked for */
@@ -54,7 +54,8 @@ static attribute data = {.text = "data"}, shape = {.text = "shape"}, strides = {
                  layout = {.text = "layout"}, requires_grad = {.text = "requires_grad"},
                  data_ptr = {.text = "data_ptr"}, stride = {.text = "stride"},
                  get_device = {.text = "get_device"}, is_conj = {.text = "is_conj"},
-                 is_neg = {.text = "is_neg"};
+                 is_neg = {.text = "is_neg"}, words = {.text = "words"},
+                 is_complex = {.text = "is_complex"};
 
 static PyObject *name_of(attribute *it)
 {
@@ -246,14 +247,33 @@ static int see_torch(PyObject *x, int grad, tilewright_seen *it)
            is_unusual(x, grad) == NO;
 }
 
+/* Double-double numbers by their words, which lie side by side behind the shape: a high and a low one, of
+ * complex numbers twice. */
+static int see_pairs(PyObject *x, tilewright_seen *it)
+{
+    const int twice = tilewright_truth(of(&is_complex, x));
+    PyObject *const own = twice < 0 ? NULL : of(&words, x);
+    if (own == NULL)
+        return NO;
+    int seen = tilewright_type_of(own) == tilewright_libraries[CUPY].type && see_cupy(own, it);
+    Py_DecRef(own); /* x keeps them */
+    for (int i = 0; seen && i <= twice; ++i) {
+        const int64_t last = --it->layout.dimensions;
+        seen = last >= 2 && it->layout.shape[last] == 2 && it->layout.steps[last] == (int64_t)8 << i;
+        it->layout.shape[last] = it->layout.steps[last] = 0;
+    }
+    it->layout.begins = twice ? 16 : 0;
+    return seen;
+}
+
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)
 {
     memset(it, 0, sizeof *it);
     if (tilewright_type_of(x) != tilewright_libraries[kind].type)
         return NO;
-    if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
+    if (!(kind == CUPY ? see_cupy(x, it) : kind == TORCH ? see_torch(x, grad, it) : see_pairs(x, it)))
         return NO;
-    it->layout.begins = it->address % 16;
+    it->layout.begins += it->address % 16;
     int found = it->address != 0; /* without elements no memory is needed */
     for (int64_t i = 0; i < it->layout.dimensions; ++i)
         found |= it->layout.shape[i] == 0;

@@ -1,4 +1,4 @@
-/* What there is to see of CuPy's arrays and PyTorch's tensors. */
+/* What there is to see of CuPy's arrays, PyTorch's tensors, and double-double matrices of CuPy's words. */
 #ifndef TILEWRIGHT_SEEN_H
 #define TILEWRIGHT_SEEN_H
 
@@ -6,8 +6,8 @@
 
 enum { NO = 0, YES = 1 };
 
-/* Libraries of arrays. */
-enum { CUPY, TORCH, KINDS };
+/* Libraries of arrays; PAIRS: DoubleDouble, of CuPy's words. */
+enum { CUPY, TORCH, PAIRS, KINDS };
 
 /* An array as DLPack describes it (dlpack.h, DLTensor), and what fills that in without new objects:
  * it returns 0, or raises. */
@@ -37,7 +37,7 @@ typedef struct {
     PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
     PyObject *memory; /* memory(device, bytes) -> an address of the current stream's, its owner */
     PyObject *grad;   /* PyTorch's is_grad_enabled() */
-    PyObject *part;   /* the type of CuPy's pointers; PyTorch's layout of dense tensors */
+    PyObject *part;   /* the type of CuPy's pointers; PyTorch's layout of dense tensors; or none */
     int has_inside;   /* whether it is known what lies where: attributes tell the same */
     int64_t inside[MOST_INSIDE];
     tilewright_describe *describe; /* DLPack's function, where PyTorch has one */
@@ -55,7 +55,7 @@ enum { MOST_DIMENSIONS = 4 };
 typedef struct {
     int64_t dimensions, shape[MOST_DIMENSIONS], steps[MOST_DIMENSIONS];
     uint64_t elements; /* Python's type of them, which the entry keeps, or DLPack's, which is odd */
-    uint64_t begins;   /* its address modulo 16 */
+    uint64_t begins;   /* its address modulo 16; 16 more of complex pairs */
 } tilewright_layout;
 
 typedef struct {

@@ -149,17 +149,23 @@ def run(
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:
     """Let calls like this one be started by `warm.again`."""
     a, b, c = request.a, request.b, request.c
-    accuracy, part = request.residues.named(request.arithmetic or "ieee"), request.triangle
+    precision, part = request.precision, request.triangle
+    accuracy, most = request.arithmetic or "ieee", precision.largest
+    scalars: tuple[Any, ...] = request.alpha, request.beta
+    if precision.parts == 2:  # whose default is "accurate", and which take integers as they are
+        accuracy, most = "ieee" if request.arithmetic else "fast", 2.0**53
+        high = [complex(x.hi) for x in scalars]
+        scalars = tuple(x if x.imag else x.real for x in high)
+    accuracy = request.residues.named(accuracy)
     if part is not None:
         accuracy = warm.of_triangle(part.lower, request.beta != 0, accuracy)
     given = (
-        a.array, b.array, None if c.made_here else c.array, request.alpha, request.beta,
+        a.array, b.array, None if c.made_here else c.array, *scalars,
         request.trans_a.value, request.trans_b.value, accuracy, None, None,
     )  # fmt: skip
-    precision = request.precision
     warm.remember(
         given, c.array, found.plan, c.shape, c.array.dtype, where, exchanged,
-        precision.is_complex, False, precision.largest,
+        precision.is_complex, False, most,
         a.extent, b.extent, c.extent,
     )  # fmt: skip
 

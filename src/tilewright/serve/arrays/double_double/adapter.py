@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.serve import warm
 from tilewright.serve.arrays.double_double.storage import Storage
 from tilewright.serve.checks import loaded
 
@@ -88,17 +90,31 @@ class _OnNumPy:
 class _OnCuPy(_OnNumPy):
     """Words on a CUDA device."""
 
+    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
+        return replace(super().empty_like(like, shape), made_here=True)
+
     def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import cupy as on_cupy
         from tilewright.serve.arrays import device as on_device
 
-        on_device.run(request, device, on_cupy.stream_of, on_cupy.memory)
+        if self._of not in warm.looks:
+            warm.know(warm.PAIRS, self._of, on_cupy.stream_of, self._empty, on_cupy.memory)
+        ordinal = request.a.ordinal
+        on_device.run(request, device, on_cupy.stream_of, on_cupy.memory, ordinal)
+
+    def _empty(self, shape: tuple[int, ...], dtype: Any, _: int) -> Storage:
+        """Return a new matrix on the current device, for a call like one made before."""
+        import cupy
+
+        is_complex = dtype.names == ("re", "im")
+        words = cupy.ndarray((*shape, 2, 2) if is_complex else (*shape, 2), np.float64)
+        return self._of.of_words(words, is_complex)
 
     def _elements(self, x: Storage, words: Any) -> Any:
         from tilewright.serve.arrays.device import View
 
         strides, ordinal = words.strides[: x.ndim], words.data.device_id
-        return View(words, words.data.ptr, x.shape, strides, x.dtype, ordinal)
+        return View(x, words.data.ptr, x.shape, strides, x.dtype, ordinal)
 
     def _words(self, like: Any, shape: tuple[int, ...]) -> Any:
         import cupy
