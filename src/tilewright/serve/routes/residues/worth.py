@@ -25,8 +25,8 @@ _INT8_PER_SECOND, _FP8_PER_SECOND = 14 * 2 * 8192**3 / 9.83e-3, 2 * 8192**3 / 0.
 _TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
 # DGEMM and ZGEMM from 2048 on, and double-double's, where nothing is known of a kernel's time.
 _NATIVE_PER_SECOND, _NATIVE_PAIRS_PER_SECOND = 54e12, 1.48e12
-# What native kernels take for a triangle, of a whole product's time: D from 4096 on (H200).  Those of
-# pairs take no groups, so that up to 2048 columns a triangle is a whole product.
+# What native kernels take for a triangle, of a whole product's time: D from 4096 on (H200).  Those
+# of pairs take no groups, so that up to 2048 columns a triangle is a whole product.
 _NATIVE_TRIANGLE, _WHOLE_OF_PAIRS = 0.55, 2048
 # Calls from 3072 to 16384 took up to 8 % more than is expected here, and may take more moduli.
 _SURELY = 1.05
