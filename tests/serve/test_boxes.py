@@ -7,6 +7,7 @@ the first element.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +86,7 @@ def test_gemm_launches_what_can_read_its_arrays(boxes, a, boxed):
 def test_so_does_the_last_step_of_fp32_arithmetic(boxes, a, boxed):
     """Which multiplies as IEEE says where the guard decides so."""
     made = call(a=a)
-    [(kernel, _, arguments)] = Chain(Hopper(), None, WON, made, "fp32")._ieee("decision")
+    space = SimpleNamespace(need=lambda *_: "decision")
+    kernel, _, arguments = Chain(Hopper(), space, WON, made, "fp32").ieee(WON, made)
     assert kernel.code == cubin_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
     assert sum(isinstance(x, TensorMap) for x in arguments) == 2 * boxed

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["herk", "syrk"]
 
-_SCALARS = frozenset((int, float, complex))
+_SCALARS = frozenset((int, float, complex, np.float64, np.float32))
 
 
 def syrk(

@@ -1,10 +1,9 @@
 """Calls like one made before: in C from the caller's arrays to the launch (core/native/arrays.c).
 
 CuPy's arrays, PyTorch's tensors and double-double matrices of CuPy's words are known by what an
-adapter tells of its library; a call that
-had its closer look in Python is remembered by its arrays' layouts, types and alignment, transposes,
-accuracy and kind of scalars, never by addresses.  `tilewright.serve.repeated` does so for arrays
-that OpenCL's devices take.
+adapter tells of its library; a call that had its closer look in Python is remembered by its arrays'
+layouts, types and alignment, transposes, accuracy and kind of scalars, never by addresses.
+`tilewright.serve.repeated` does so for arrays that OpenCL's devices take.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.portfolio.find import on_reload
 from tilewright.serve.arenas import Memory
@@ -55,7 +56,7 @@ class _Table:
             return None
         function = found.tilewright_function
         function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
-        function(b"begin")(int, float, complex, _failed)
+        function(b"begin")(int, complex, _failed, float, np.float64, np.float32)
         enable = function(b"enable")
         global again, group
         again, group = function(b"again"), function(b"group")

@@ -118,7 +118,7 @@ def test_what_is_another_group(plan, kind):
         assert group([a[0], x], b, c) is None
     for given in (
         {"trans_a": "T"}, {"trans_b": "C"}, {"alpha": 0}, {"out_dtype": "f4"}, {"alpha": 1j},
-        {"beta": np.float64(2)}, {"alpha": 2 * MOST}, {"trans_a": "x"}, {"trans_a": None},
+        {"beta": np.longdouble(2)}, {"alpha": 2 * MOST}, {"trans_a": "x"}, {"trans_a": None},
     ):  # fmt: skip
         assert group(a, b, c, **given) is None
     assert group(a, b) is None

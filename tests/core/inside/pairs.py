@@ -67,9 +67,10 @@ def test_words_of_others_and_broken_ones_take_a_closer_look(driver, plan):
 
 def test_integers_beyond_one_word_take_a_closer_look(driver, plan):
     a, b = pair(Pairs)
-    remember(plan, a, b, most=2.0**53)
-    assert again(a, b, alpha=2**53) is not None
-    assert again(a, b, alpha=2**54 + 1) is None
+    remember(plan, a, b, most=2.0**53 - 1)
+    assert again(a, b, alpha=2**53 - 1) is not None
+    for value in (2**53 + 1, -(2**53) - 1, 2**54 + 1):
+        assert again(a, b, alpha=value) is None
     assert len(driver.launches) == 1
 
 

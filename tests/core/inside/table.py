@@ -199,12 +199,15 @@ def test_scalars_that_need_a_closer_look(driver, plan, kind, name):
     c = kind((8, 4))
     remember(plan, a, b, c)
     for wrong in (
-        "1", None, 1j, complex(1, math.nan), 1e39, -1e300, 10**400, -(10**400), True, np.float32(2),
-        np.float64(2), np.array(2.0), Five(), Odd(2), [1], b"1",
+        "1", None, 1j, complex(1, math.nan), 1e39, -1e300, 10**400, -(10**400), True,
+        np.longdouble(2), np.float64(1e300), np.array(2.0), Five(), Odd(2), [1], b"1",
     ):  # fmt: skip
         assert again(a, b, c, **{name: wrong}) is None, wrong
     assert driver.log == []
-    right = (2, 2.0, 2 + 0j, -7.25, MOST, -MOST, math.inf, -math.inf, 2**53 + 1)
+    right = (
+        2, 2.0, 2 + 0j, -7.25, MOST, -MOST, math.inf, -math.inf, 2**53 + 1, np.float64(0.1),
+        np.float32(0.1),
+    )  # fmt: skip
     for value in right:
         assert again(a, b, c, **{name: value}) is c
     assert again(a, b, c, **{name: math.nan}) is c

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,12 @@ from tilewright.backend import GemmCall, Operand
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
-from tilewright.serve.routes import rank_k
+from tilewright.serve.laid_out import A, C, Space
+from tilewright.serve.passes import sources
+from tilewright.serve.routes import masked, rank_k
+from tilewright.serve.routes.residues import chain as residues
+from tilewright.serve.routes.split import chain as parts
+from tilewright.serve.routes.split import product
 from tilewright.serve.triangle import Triangle
 
 H100 = SimpleNamespace(portfolio_key="", spec=catalogue_device("h100").spec, dialect="cuda")
@@ -35,6 +41,39 @@ def update(monkeypatch):
         return rank_k._Update(H100, problem, call, space, Triangle(True))
 
     return of
+
+
+@pytest.mark.parametrize(
+    ("letter", "accuracy"),
+    [("s", "fp32"), ("d", "fp64"), ("z", "fp64"), ("e", "accurate"), ("w", "accurate")],
+)
+@pytest.mark.parametrize("n", [4096, 6144])
+@pytest.mark.parametrize(("op", "hermitian", "filled"), [("N", False, False), ("N", True, True)])
+def test_kernels_behind_a_guard_ship(monkeypatch, letter, accuracy, n, op, hermitian, filled):
+    """Those of chains, and what is held back; native ones are chosen among what ships."""
+    asked = list[Any]()
+    for module in (rank_k, masked, parts, product, residues):
+        monkeypatch.setattr(module, "kernel_of", lambda _, source: asked.append(source))
+    monkeypatch.setattr(parts, "ready", lambda *_, **__: (Native(), None))
+    row = precision(letter)
+    other = Trans.C if hermitian and row.is_complex else Trans.T
+    problem, matrix = Problem(n, n, n, row, Trans(op), other), Operand(A, 0, n)
+    call = GemmCall(row, n, n, n, 1, matrix, matrix, 1, Operand(C, 0, n))
+    triangle = Triangle(True, hermitian and row.is_complex, filled)
+    rank_k.lay_out_triangle(H100, problem, call, accuracy, Space(), triangle)
+    assert len(asked) > 5
+    shipped = {one.identity for _, one in sources(H100.spec)}
+    assert not [one.entry for one in asked if not one.unit or one.identity not in shipped]
+
+
+class Native:
+    """A kernel that is chosen elsewhere."""
+
+    stencil = SimpleNamespace(arguments=lambda *_: ())
+    config = None
+
+    def launch(self, problem):
+        return None
 
 
 @pytest.mark.parametrize(("letter", "n"), [("bf16", 4096), ("s", 4096), ("d", 4096)])

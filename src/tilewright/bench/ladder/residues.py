@@ -73,7 +73,7 @@ class _Unguarded(Chain):
         yield kernel, few, (one, one, *of_bound, infinite, one, *decided)
 
     def steps(self, report: Any) -> Iterator[Step]:
-        """Yield all launches, none of another kernel."""
+        """Yield all launches; no native kernel is behind them."""
         yield from self.by_residues(report)
 
 

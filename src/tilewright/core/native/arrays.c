@@ -14,8 +14,9 @@
 
 static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
 
-/* Types of numbers. */
-static PyObject *an_int, *a_float, *a_complex;
+/* Types of numbers; real ones: Python's, and NumPy's of 64 and of 32 bits. */
+enum { REALS = 3 };
+static PyObject *an_int, *a_complex, *reals[REALS];
 
 /* ---- Entries -------------------------------------------------------------------------- */
 
@@ -75,12 +76,20 @@ static char operation(PyObject *x)
     return letter == 'N' || letter == 'T' || letter == 'C' ? letter : '\0';
 }
 
-/* A Python number as it is; others may change their value, or be none: false. */
+static int is_real(const PyObject *type)
+{
+    int found = type == an_int;
+    for (int i = 0; i < REALS; ++i)
+        found |= type == reals[i];
+    return found;
+}
+
+/* A Python number as it is, or one of NumPy's; others may change their value, or be none: false. */
 static int read_scalar(PyObject *x, tilewright_scalar *it)
 {
     const PyObject *const type = tilewright_type_of(x);
     *it = (tilewright_scalar){0, 0, 0, 0};
-    if (type == an_int || type == a_float) {
+    if (is_real(type)) {
         it->re = PyFloat_AsDouble(x);
     } else if (type == a_complex) {
         it->re = PyComplex_RealAsDouble(x);
@@ -393,16 +402,17 @@ static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
     return tilewright_none();
 }
 
-/* begin(int, float, complex, failed) */
+/* begin(int, complex, failed, float, numpy.float64, numpy.float32) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (count != 4)
+    if (count != 3 + REALS)
         return tilewright_none();
     an_int = tilewright_kept(given[0]);
-    a_float = tilewright_kept(given[1]);
-    a_complex = tilewright_kept(given[2]);
-    failed = tilewright_kept(given[3]);
+    a_complex = tilewright_kept(given[1]);
+    failed = tilewright_kept(given[2]);
+    for (int i = 0; i < REALS; ++i)
+        reals[i] = tilewright_kept(given[3 + i]);
     return tilewright_none();
 }
 

@@ -9,8 +9,8 @@
  * Python alone:
  *
  *     chosen.c   which kernel serves a problem, as choice.h has it
- *     seen.c     what there is to see of CuPy's arrays and PyTorch's tensors
- *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
+ *     seen.c     what there is to see of CuPy's arrays, PyTorch's tensors, double-double matrices
+ *     arrays.c   calls with these, from Python's objects to a launch
  *     group.c    the same of lists of them
  *
  * A plan is immutable.  What differs from call to call (addresses, scalars, stream) is patched into

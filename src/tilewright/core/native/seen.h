@@ -55,7 +55,7 @@ enum { MOST_DIMENSIONS = 4 };
 typedef struct {
     int64_t dimensions, shape[MOST_DIMENSIONS], steps[MOST_DIMENSIONS];
     uint64_t elements; /* Python's type of them, which the entry keeps, or DLPack's, which is odd */
-    uint64_t begins;   /* its address modulo 16; 16 more of complex pairs */
+    uint64_t begins;   /* its address modulo 16; 16 more of complex pairs, whose words are real ones' */
 } tilewright_layout;
 
 typedef struct {

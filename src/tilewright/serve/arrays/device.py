@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["View", "one_device", "operand_of", "run"]
 
+# Bytes at whose multiples elements begin that are as long or longer: complex pairs have 32.
+_ALIGNED = 16
+
 
 @dataclass(frozen=True)
 class View:
@@ -153,7 +156,7 @@ def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> 
     accuracy, most = request.arithmetic or "ieee", precision.largest
     scalars: tuple[Any, ...] = request.alpha, request.beta
     if precision.parts == 2:  # whose default is "accurate", and which take integers as they are
-        accuracy, most = "ieee" if request.arithmetic else "fast", 2.0**53
+        accuracy, most = "ieee" if request.arithmetic else "fast", 2.0**53 - 1
         high = [complex(x.hi) for x in scalars]
         scalars = tuple(x if x.imag else x.real for x in high)
     accuracy = request.residues.named(accuracy)
@@ -193,7 +196,8 @@ def operand_of(name: str, view: View, matrix: Any, *, rows_first: bool = False) 
     """Return an operand whose first product's matrix has `matrix`'s shape and strides."""
     size = view.dtype.itemsize
     layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)
-    if layout is None or view.address % size or any(step % size for step in view.strides):
+    begins = min(size, _ALIGNED)
+    if layout is None or view.address % begins or any(step % size for step in view.strides):
         raise ValueError(
             f"{name}.strides={view.strides} (bytes, from address {view.address:#x}) is not a"
             f" BLAS matrix; copy it first ({name}.copy())"

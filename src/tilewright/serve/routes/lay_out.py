@@ -65,8 +65,9 @@ def lay_out(
         from tilewright.serve.routes.rank_k import lay_out_triangle
 
         return lay_out_triangle(
-            live, problem, call, arithmetic, space, triangle, report=report, copies=copies
-        )
+            live, problem, call, arithmetic, space, triangle, report=report, copies=copies,
+            residues=residues,
+        )  # fmt: skip
     if arithmetic == INVARIANT:
         return lay_out_invariant(live, problem, call, space, repeats)
     why = why_ieee(live, problem, call, arithmetic, residues, repeats)

@@ -16,8 +16,9 @@ triangle.  So nothing of the other triangle is read or written that a caller did
 every element has the rounding of the product that it is of.
 
 Of double-double and ``accuracy="fp64"`` the triangle is one chain of residues, of real matrices
-with ``accuracy="fp32"`` one of parts (`residues.chain` and `split.chain` beside this), and products
-of blocks, with what moves triangles, are what these hold back.
+with ``accuracy="fp32"``, or a scheme by name, one of parts (`residues.chain`, `split.chain`).  The
+products of blocks behind such a chain, and the copies of triangles around them, run where its guard
+has refused the operands.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tilewright.serve.routes.direct import direct
 from tilewright.serve.routes.masked import TRIANGLES, masked, mirrored
 from tilewright.serve.routes.one_launch import group_step
 from tilewright.serve.routes.realigned import copied, way_of, ways
+from tilewright.serve.routes.residues.options import PLAIN, Residues
 from tilewright.serve.steps import Laid, MemorySpace, Step
 from tilewright.serve.triangle import Block, Piece, Triangle, blocks_of
 from tilewright.stencil import Variant
@@ -71,11 +73,11 @@ _APART, _SURELY = 2000.0, 1.15
 # same on OpenCL's devices, CPUs among them; and how many are on the diagonal at most.
 _LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
 
-# Of what residues and parts may not compute: each block is a launch of some 3 us (H200) that mostly
-# returns at once.
+# Least side and largest count of diagonal blocks where they are for what a guard refuses: few, as
+# each block is a launch of some 3 us (H200) that mostly returns at once.
 _SIDE_OF_REFUSED, _MOST_REFUSED = 2048, 4
 
-# Thread blocks a multiprocessor of a copy that is mostly held back.
+# Thread blocks for each multiprocessor in a copy that mostly returns at once.
 _RESIDENT = 8
 
 
@@ -89,12 +91,13 @@ def lay_out_triangle(
     *,
     report: Any = None,
     copies: bool = True,
+    residues: Residues = PLAIN,
 ) -> Laid:
     """Return the launches of a rank-k update.
 
     Parameters
     ----------
-    live, problem, call, arithmetic, space, report, copies
+    live, problem, call, arithmetic, space, report, copies, residues
         As of `lay_out`, of the product of which a triangle is wanted.
     triangle : Triangle
         As kernels see it, column-major.
@@ -108,9 +111,9 @@ def lay_out_triangle(
     if arithmetic in BY_RESIDUES:
         from tilewright.serve.routes.residues.chain import why_native
 
-        why = why_native(live, problem, call, triangle=triangle)
+        why = why_native(live, problem, call, residues, triangle=triangle)
         if not why:
-            return _by_residues(live, problem, call, space, triangle, report)
+            return _by_residues(live, problem, call, space, triangle, report, residues)
     elif arithmetic:
         from tilewright.serve.routes.split.serve import why_ieee
 
@@ -128,12 +131,12 @@ def lay_out_triangle(
 
 def _by_residues(
     live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace, triangle: Triangle,
-    report: Any,
+    report: Any, asked: Residues,
 ) -> Laid:  # fmt: skip
     """Return a chain of residues for the triangle, and blocks for what they may not compute."""
     from tilewright.serve.routes.residues.chain import chain_of
 
-    chain = chain_of(live, space, problem, call, triangle=triangle)
+    chain = chain_of(live, space, problem, call, asked, triangle)
     side = _side(problem.n, _SIDE_OF_REFUSED, _MOST_REFUSED)
     update = _Update(live, problem, call, space, triangle, side)
     native = [chain.native(*one.of(problem, call)) for one in update.pieces]
@@ -215,7 +218,7 @@ class _Group(NamedTuple):
 class _Update:
     """One update as it is laid out.
 
-    `side`: that of diagonal blocks whose products another route lays out; else 0.
+    `side`: that of diagonal blocks that are launches of their own; 0: as it is best.
     """
 
     def __init__(

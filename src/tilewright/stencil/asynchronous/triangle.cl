@@ -11,8 +11,8 @@
  * MIRRORED 1: the whole triangle of one matrix of one block, to its other side: (i, j) to (j, i).
  * A tile passes through shared memory, so that threads read and write side by side.
  *
- * With RUN_IF triangles of blocks are moved only where a word in device memory says so; the launch may
- * have fewer thread blocks than tiles then, as each takes its time to end at once.
+ * With RUN_IF triangles of blocks are moved only where a word in device memory says so.  The launch may
+ * have fewer thread blocks than tiles then: starting one takes time, even where it returns at once.
  *
  * Elements are moved as they are.  HERMITIAN 1: what is mirrored becomes its conjugate, and the
  * diagonal real; the imaginary part is the last half of an element.

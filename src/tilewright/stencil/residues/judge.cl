@@ -8,8 +8,9 @@
  * most moduli steps are those of their own scales, `all` behind the others: a gain is what all sides have
  * at least, and one decides about a choice behind which there is none.
  *
- * A thread has four elements of COLUMNS columns, of which those count that are computed.  Where the bound comes in tiles, so do launches, of
- * `blocks` blocks together; i and j count from `first_a` and `first_b`.
+ * A thread has four elements of COLUMNS columns; those that are not computed do not count.  Where the
+ * bound comes in tiles, so do launches, of `blocks` blocks together; i and j count from `first_a` and
+ * `first_b`.
  *
  * Macros: CHOICES, GAINS, COUNTS (moduli of each choice), NUMBERS (all moduli), PLANES_OF_EACH.
  */

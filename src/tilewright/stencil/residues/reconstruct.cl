@@ -162,12 +162,12 @@ KERNEL THREADS_AND_BLOCKS(THREADS, 2) void reconstruct(
 #if PARTS == 1
     if (beta != 0)
         UNROLL for (int e = 0; e < 4; ++e)
-            if (e < left)
+            if (e < left && is_computed(triangle, ahead + e))
                 v[e] += beta * to[e];
 #else
     if (beta_re != 0 || beta_im != 0)
         UNROLL for (int e = 0; e < 8; e += 2)
-            if (e < left) {
+            if (e < left && is_computed(triangle, ahead + e / 2)) {
                 const double im = hermitian && ahead + e / 2 == 0 ? 0 : to[e + 1];
                 v[e] += beta_re * to[e] - beta_im * im;
                 v[e + 1] += beta_re * im + beta_im * to[e];

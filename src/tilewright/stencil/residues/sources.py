@@ -44,7 +44,7 @@ _COLUMNS = 16
 _FOUR = 4
 
 # Raised when what these kernels compute changes.
-VERSION = 3
+VERSION = 4
 
 # Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh); longer
 # ones are summed in pieces, with a multiple of `ALIGNED_K` products each.

@@ -142,7 +142,8 @@ class TensorCall:
     lower : bool, optional
         Where it computes one triangle of C: which, as memory has it column-major.
     exchanged : bool
-        Whether of a triangle's residues B's matrices 2 z and 2 z + 1 change places.
+        Whether B's matrix 2 z is multiplied with A's 2 z + 1, and the other way round: of residues
+        of a triangle.
     """
 
     m: int
@@ -220,6 +221,8 @@ def arguments(
         if needed != (getattr(call, name) is not None):
             wanted = "give it" if needed else "leave it out"
             raise ValueError(f"{name} and the kernel's arithmetic do not go together; {wanted}")
+    if call.exchanged and not (arithmetic.triangle and arithmetic.result == "residues"):
+        raise ValueError("exchanged=True is for residues of a triangle; leave it out")
     scalar = np.int32 if arithmetic.result in WHOLE_RESULTS else np.float32
     long = np.int64
     k = 0 if call.alpha == 0 else call.k

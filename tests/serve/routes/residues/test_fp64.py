@@ -6,6 +6,15 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.backend import GemmCall, Operand
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.problem import Problem, Trans
+from tilewright.serve.laid_out import A, C, Space
+from tilewright.serve.routes.lay_out import lay_out
+from tilewright.serve.routes.residues.cuts import workspace_bytes
+from tilewright.serve.routes.residues.options import Residues
+from tilewright.serve.routes.residues.worth import best_cut
+from tilewright.serve.triangle import Triangle
 from tilewright.serve.unproved import serve_unproved
 
 DEVICE = "opencl"
@@ -131,6 +140,29 @@ def test_updates_have_the_bits_of_products(dtype, update, trans, uplo):
     assert np.isnan(c[~mask]).all()
     np.testing.assert_array_equal(made[mask], right[mask])
     np.testing.assert_array_equal(made, made.conj().T if update is tw.herk else made.T)
+
+
+def test_updates_take_less_workspace_by_shorter_sums_or_are_native(live):
+    """A triangle is not cut into tiles."""
+    problem = Problem(2000, 2000, 40000, "d", Trans.N, Trans.T)
+    spec = catalogue_device("h100").spec
+    whole = best_cut(spec, problem, Residues(), triangle=True)
+    size = workspace_bytes(problem, whole, False)
+    less = best_cut(spec, problem, Residues(max_workspace=size // 2), triangle=True)
+    assert (less.m, less.n) == (2000, 2000)
+    assert less.k < whole.k
+    assert workspace_bytes(problem, less, False) <= size // 2
+    assert best_cut(spec, problem, Residues(max_workspace=size // 20), triangle=True) is None
+    small, a = Problem(80, 80, 40, "d", Trans.N, Trans.T), Operand(A, 0, 80)
+    call = GemmCall(small.precision, 80, 80, 40, 1, a, a, 0, Operand(C, 0, 80))
+    with serve_unproved():
+        laid = [
+            lay_out(live, small, call, "fp64", Space(), triangle=Triangle(True),
+                    residues=Residues(max_workspace=most))
+            for most in (None, 1000)
+        ]  # fmt: skip
+    assert [one.arithmetic for one in laid] == ["fp64", ""]
+    assert "1000" in laid[1].why
 
 
 def test_updates_that_residues_may_not_compute_are_native():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,18 +98,10 @@ class _OnCuPy(_OnNumPy):
         from tilewright.serve.arrays import cupy as on_cupy
         from tilewright.serve.arrays import device as on_device
 
-        if self._of not in warm.looks:
-            warm.know(warm.PAIRS, self._of, on_cupy.stream_of, self._empty, on_cupy.memory)
+        if self._of.__module__.startswith("tilewright."):  # whose words are what they are called
+            _let_core_know(self._of)
         ordinal = request.a.ordinal
         on_device.run(request, device, on_cupy.stream_of, on_cupy.memory, ordinal)
-
-    def _empty(self, shape: tuple[int, ...], dtype: Any, _: int) -> Storage:
-        """Return a new matrix on the current device, for a call like one made before."""
-        import cupy
-
-        is_complex = dtype.names == ("re", "im")
-        words = cupy.ndarray((*shape, 2, 2) if is_complex else (*shape, 2), np.float64)
-        return self._of.of_words(words, is_complex)
 
     def _elements(self, x: Storage, words: Any) -> Any:
         from tilewright.serve.arrays.device import View
@@ -121,6 +114,22 @@ class _OnCuPy(_OnNumPy):
 
         with cupy.cuda.Device(like.ordinal):
             return cupy.empty(shape)
+
+
+@cache
+def _let_core_know(of: type[Storage]) -> None:
+    """Let calls like one made before be started by the core."""
+    import cupy
+
+    from tilewright.serve.arrays import cupy as on_cupy
+
+    def empty(shape: tuple[int, ...], dtype: Any, _: int) -> Storage:
+        """Return a new matrix on the current device."""
+        is_complex = dtype.names == ("re", "im")
+        words = cupy.ndarray((*shape, 2, 2) if is_complex else (*shape, 2), np.float64)
+        return of.of_words(words, is_complex)
+
+    warm.know(warm.PAIRS, of, on_cupy.stream_of, empty, on_cupy.memory)
 
 
 class _OnPyOpenCL(_OnNumPy):

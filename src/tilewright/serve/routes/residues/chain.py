@@ -86,9 +86,9 @@ def why_native(
         return "there is nothing to multiply"
     if problem.k > MOST_K:
         return f"k={problem.k} is above {MOST_K}, up to which errors are bounded"
-    cut = best_cut(live.spec, problem, asked)
+    cut = best_cut(live.spec, problem, asked, triangle is not None)
     if cut is None:
-        least = least_bytes(problem, asked)
+        least = least_bytes(problem, asked, triangle is not None)
         return f"residues take {least} bytes of workspace, and it has {asked.max_workspace}"
     if unproved_are_served():
         return ""
@@ -115,7 +115,7 @@ def chain_of(
     asked: Residues = PLAIN, triangle: Triangle | None = None,
 ) -> Chain:  # fmt: skip
     """Return the chain of a product, or of a triangle of it, which `why_native` does not refuse."""
-    cut = best_cut(live.spec, problem, asked)
+    cut = best_cut(live.spec, problem, asked, triangle is not None)
     assert cut is not None  # or `why_native` says so
     return Chain(live, space, problem, call, cut, asked.certify, triangle)
 
@@ -184,13 +184,16 @@ class Chain:
 
     @cached_property
     def _is_one(self) -> bool:
-        """Whether B's residues are A's."""
-        conjugated = self._is_conjugated and self._passes.is_pair  # of which sums are residues, too
-        return self.triangle is not None and not conjugated
+        """Whether B's residues are A's.
+
+        Those of a conjugate are the same two of each modulus, exchanged; but not of pairs, which
+        have residues of the sum of both parts besides.
+        """
+        return self.triangle is not None and not (self._is_conjugated and self._passes.is_pair)
 
     @property
     def _is_conjugated(self) -> bool:
-        """Whether one operand is conjugated: residues u and v of each modulus change places."""
+        """Whether one operand is conjugated, and the other is not."""
         return self.problem.trans_a.conjugated != self.problem.trans_b.conjugated
 
     @cached_property
@@ -201,7 +204,7 @@ class Chain:
 
     @property
     def _bytes(self) -> tuple[Any, Any]:
-        """Where the bound's bytes lie before."""
+        """Memory of both operands' bytes for the bound, which come before their residues."""
         a, b = self._planes
         return a, a if self.triangle else b
 
@@ -334,12 +337,12 @@ class Chain:
 
     @property
     def _lower(self) -> bool | None:
-        """Which triangle tensor cores compute; None: no one alone."""
+        """Whether it is the lower triangle that is computed; None: all of C is."""
         return None if self.triangle is None else self.triangle.lower
 
     @property
     def _part_of_c(self) -> np.int32:
-        """The same as residues/tiles.h has it."""
+        """The part of C that is computed, as kernels have it (residues/tiles.h)."""
         return np.int32(0 if self.triangle is None else 1 if self.triangle.lower else -1)
 
     def _launch(self, config: Config, m: int, n: int, k: int) -> Launch:
@@ -467,4 +470,6 @@ def native_source(variant: Variant, device: DeviceSpec, scalar: bool = False) ->
     """
     config, family = _native(variant, device)
     mode = Mode(scalar=scalar and variant.precision.element_bytes < ALIGNMENT)
-    return family.source(config, variant, "cuda", mode).run_if_zero()
+    made = family.source(config, variant, "cuda", mode).run_if_zero()
+    # The portable stencil's sources have no unit, as no other portfolio holds machine code of them.
+    return made if made.unit else replace(made, unit=f"{family.name} {family.version}")

@@ -13,7 +13,7 @@ from tilewright.serve.routes.residues.options import Residues
 
 __all__ = ["best_cut", "is_worth", "least_bytes"]
 
-# All of an H100 SXM (2026-11-26).
+# All of an H100 SXM (2026-11-26), unless it says so.
 # Seconds of calls from 2048 to 8192 that bytes and products do not explain: ten launches.
 _LAUNCHES = 110e-6
 # Seconds of each further launch, which more tiles and pieces take.
@@ -33,19 +33,30 @@ _SURELY = 1.05
 
 
 @lru_cache(maxsize=256)
-def best_cut(device: DeviceSpec, problem: Problem, asked: Residues) -> Cut | None:
-    """Return the cut of which the shortest time is expected; None where no workspace is enough."""
-    most, cuts = asked.max_workspace, cuts_of(problem)
-    whole = next(cuts)
-    if most is None or workspace_bytes(problem, whole, asked.certify) <= most:
-        return whole
+def best_cut(
+    device: DeviceSpec, problem: Problem, asked: Residues, triangle: bool = False
+) -> Cut | None:
+    """Return the cut of which the shortest time is expected; None where no workspace is enough.
+
+    With `triangle` one of C is all that is computed, which is not cut into tiles.
+    """
+    most, cuts = asked.max_workspace, _cuts(problem, triangle)
+    if most is None or workspace_bytes(problem, cuts[0], asked.certify) <= most:
+        return cuts[0]
     able = [cut for cut in cuts if workspace_bytes(problem, cut, asked.certify) <= most]
     return min(able, key=lambda cut: _residue_seconds(device, problem, cut), default=None)
 
 
-def least_bytes(problem: Problem, asked: Residues) -> int:
+def least_bytes(problem: Problem, asked: Residues, triangle: bool = False) -> int:
     """Return the bytes of the cut that takes least."""
-    return min(workspace_bytes(problem, cut, asked.certify) for cut in cuts_of(problem))
+    cuts = _cuts(problem, triangle)
+    return min(workspace_bytes(problem, cut, asked.certify) for cut in cuts)
+
+
+def _cuts(problem: Problem, triangle: bool) -> list[Cut]:
+    """Return all cuts, the one of fewest parts first."""
+    whole = problem.m, problem.n
+    return [one for one in cuts_of(problem) if not triangle or (one.m, one.n) == whole]
 
 
 def is_worth(
