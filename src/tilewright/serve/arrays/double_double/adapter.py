@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +97,8 @@ class _OnCuPy(_OnNumPy):
         from tilewright.serve.arrays import cupy as on_cupy
         from tilewright.serve.arrays import device as on_device
 
-        if self._of.__module__.startswith("tilewright."):  # whose words are what they are called
+        # Not a subclass of somebody's, whose words may be anything.
+        if self._of not in warm.looks and self._of.__module__.startswith("tilewright."):
             _let_core_know(self._of)
         ordinal = request.a.ordinal
         on_device.run(request, device, on_cupy.stream_of, on_cupy.memory, ordinal)
@@ -116,7 +116,6 @@ class _OnCuPy(_OnNumPy):
             return cupy.empty(shape)
 
 
-@cache
 def _let_core_know(of: type[Storage]) -> None:
     """Let calls like one made before be started by the core."""
     import cupy
