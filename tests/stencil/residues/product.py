@@ -81,7 +81,7 @@ class Product:
         partial = room(16 * of.chunks * of.sides)
         self.decision, self.report = room(4 * DECISION_WORDS), room(32)
         self.norms, self.exponents = room(8 * of.sides), room(4 * of.sides)
-        magnitudes, self.steps = room(4 * of.sides), room(8 * of.sides)
+        self.magnitudes, self.steps = room(4 * of.sides), room(8 * of.sides)
         self.units, places = room(4 * of.sides), room(4 * of.sides)
         bytes_a, bytes_b, low_ld = room(m * ld), room(n * ld), -(-m // 4) * 4
         self.run("sample", of.sample_launch, *self.matrices, self.units, places, self.decision)
@@ -91,16 +91,21 @@ class Product:
         )  # fmt: skip
         self.run(
             "scales", of.scales_launch, partial, of.sides, of.chunks, self.units, places,
-            self.norms, magnitudes, self.steps, self.decision,
+            self.norms, self.magnitudes, self.steps, self.decision,
         )  # fmt: skip
         self.low = room(2 * low_ld * n)
         self.run(
             "multiply_bound", of.model_launch, m, n, k, bytes_a, 0, bytes_b, 0, ld, self.low, low_ld
         )
+        self.judge(self.low)
+
+    def judge(self, low: Any, triangle: int = 0) -> None:
+        """Decide by a product of the bound's bytes: by all of it, or by one triangle."""
+        of = self.of
         self.run(
-            "judge", of.judge_launch, m, n, self.low, low_ld, magnitudes, self.steps,
-            of.sides, 0, of.first_b, np.int32(0), np.float32(of.limit), of.judge_launch.grid[0],
-            self.decision, self.report,
+            "judge", of.judge_launch, of.m, of.n, low, -(-of.m // 4) * 4, self.magnitudes,
+            self.steps, of.sides, 0, of.first_b, np.int32(triangle), np.float32(of.limit),
+            of.judge_launch.grid[0], self.decision, self.report,
         )  # fmt: skip
         self.words = self.read(self.decision, np.int32, DECISION_WORDS)
         self.moduli = int(self.words[1])

@@ -11,6 +11,7 @@ import pytest
 from tests.stencil.residues.product import Product
 from tilewright.backend import LiveDevice, devices
 from tilewright.stencil.residues.moduli import COMPLEX, COMPLEX_PAIR, PAIR, REAL, nearest
+from tilewright.stencil.residues.sources import DECISION_WORDS
 
 # One CPU is enough for sources that are whole numbers and exact steps.
 _CPU = next(d.id for d in devices() if d.spec.kind == "cpu")
@@ -185,3 +186,18 @@ def test_nearest_is_between_halves():
             (nearest(x, p) for x in range(p)), key=lambda x: x % p
         )
         assert all(-p <= 2 * nearest(x, p) < p for x in range(-20, 20))
+
+
+@pytest.mark.parametrize("triangle", [1, -1])
+def test_elements_that_are_not_computed_have_no_say(live, triangle):
+    """Where they would be, the bound's product has whatever was in memory."""
+    a, _ = drawn(7, 150, 1, 300, False)
+    product = Product(live, a, a.T, (True, False))
+    product.judged()
+    moduli, low = product.moduli, product.read(product.low, np.uint16, 150, 152)
+    computed = np.tri(150, dtype=bool).T if triangle > 0 else np.tri(150, dtype=bool)
+    low[:, :150][~computed] = 0  # a column of C is a row here; so small a bound wants more moduli
+    for part in (triangle, 0):  # one triangle, and all of C
+        product.decision = live.upload(np.zeros(DECISION_WORDS, np.int32))
+        product.judge(live.upload(low), part)
+        assert (product.moduli == moduli) == bool(part)

@@ -74,7 +74,7 @@ _APART, _SURELY = 2000.0, 1.15
 _LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
 
 # Least side and largest count of diagonal blocks where they are for what a guard refuses: few, as
-# each block is a launch of some 3 us (H200) that mostly returns at once.
+# each block is a launch of 1 to 3 us (H200) that mostly returns at once.
 _SIDE_OF_REFUSED, _MOST_REFUSED = 2048, 4
 
 # Thread blocks for each multiprocessor in a copy that mostly returns at once.

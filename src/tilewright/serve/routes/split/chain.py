@@ -110,7 +110,7 @@ class Chain:
         transposed = self._transposed(scheme)[which]
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
-        first = self._first_b if which else 0
+        first = self._operands.first_b if which else 0
         inner, outer = (stored.outer, stored.inner) if transposed else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
