@@ -64,10 +64,11 @@ def _built(found: str) -> Path:
     prefix, engine = directory / "prefix.h", directory / "engine.so"
     names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
     prefix.write_text("".join(f'#include "{name}"\n' for name in names))
+    # The engine first: g++ 12 fails where options are not those that a header was compiled with.
+    made = ("-O2", "-shared", "-include", str(prefix), "-o", str(engine))
+    subprocess.run([found, *_OPTIONS, *made, *map(str, HERE.glob("*.cc"))], check=True)
     header = ("-x", "c++-header", "-o", f"{prefix}.gch", str(prefix))
     subprocess.run([found, *_OPTIONS, *header], capture_output=True)
-    made = ("-shared", "-include", str(prefix), "-o", str(engine), *map(str, HERE.glob("*.cc")))
-    subprocess.run([found, *_OPTIONS, *made], check=True)
     return directory
 
 

@@ -92,7 +92,7 @@ float half_value(unsigned bits)
 int bytes_of(kind k) { return k >= S8 ? 1 : k == TF32 ? 4 : 2; }
 
 /* E5M2 is FP16 without its last byte; E4M3 has no infinity, and NaN is all ones. */
-float e4m3_value(unsigned bits)
+float e4m3_of_bits(unsigned bits)
 {
     const int exponent = bits >> 3 & 15, fraction = bits & 7;
     const float sign = bits >> 7 ? -1 : 1;
@@ -100,6 +100,16 @@ float e4m3_value(unsigned bits)
         return NAN;
     return sign * (exponent ? std::ldexp(1 + fraction / 8.0f, exponent - 7)
                             : std::ldexp(fraction / 8.0f, -6));
+}
+
+float e4m3_value(unsigned bits)
+{
+    static const std::vector<float> all = [] {
+        std::vector<float> v(256);
+        for (int i = 0; i < 256; ++i) v[i] = e4m3_of_bits(i);
+        return v;
+    }();
+    return all[bits];
 }
 
 /* Where an element of an operand lies (PTX ISA, "Strides" and "Canonical layouts" of wgmma). */
@@ -288,7 +298,7 @@ void wait_for_multiplies(int latest)
     });
 }
 
-std::vector<std::vector<unsigned>> among(int lanes, std::vector<unsigned> words)
+words_of_lanes among(int lanes, std::vector<unsigned> words)
 {
     thread *const self = now.current;
     self->said.push_back(std::move(words));
@@ -298,9 +308,13 @@ std::vector<std::vector<unsigned>> among(int lanes, std::vector<unsigned> words)
         return std::all_of(&now.threads[first], &now.threads[first] + lanes,
                            [&](const thread &t) { return t.said.size() >= turn; });
     });
-    std::vector<std::vector<unsigned>> all;
-    for (int i = 0; i < lanes; ++i) all.push_back(now.threads[first + i].said[turn - 1]);
-    return all;
+    words_of_lanes found;
+    for (int i = 0; i < lanes; ++i) {
+        const std::vector<unsigned> &one = now.threads[first + i].said[turn - 1];
+        found.all.insert(found.all.end(), one.begin(), one.end());
+    }
+    found.each = found.all.size() / lanes;
+    return found;
 }
 
 }  // namespace emulated

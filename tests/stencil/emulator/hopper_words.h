@@ -64,13 +64,21 @@ unsigned short bfloat16_bits(float v);
 
 double value_of(kind k, const char *at);
 
+/* What some lanes have said: as many words each. */
+struct words_of_lanes {
+    std::vector<unsigned> all;
+    size_t each = 0;
+    const unsigned *operator[](size_t lane) const { return &all[lane * each]; }
+    bool empty() const { return all.empty(); }
+};
+
 struct multiply {
     kind type;
     int columns;
     unsigned long long a, b;
     bool a_k_fast, b_k_fast, go_on;
     void *sum; /* this thread's: columns / 2 floats or ints */
-    std::vector<std::vector<unsigned>> rows; /* words of a warp's lanes, in the place of `a` */
+    words_of_lanes rows; /* of a warp, in the place of `a` */
 };
 
 /* This thread's numbers of a 64 x columns result: lane l of warp w has rows 16 w + l / 4 and
@@ -87,6 +95,6 @@ void wait_for_multiplies(int latest);
 /* ---- threads among themselves ---- */
 
 /* Say some words, and return what `lanes` consecutive lanes, this one's group, have said. */
-std::vector<std::vector<unsigned>> among(int lanes, std::vector<unsigned> words);
+words_of_lanes among(int lanes, std::vector<unsigned> words);
 
 }  // namespace emulated

@@ -40,26 +40,30 @@ inline void wait_for_copies()
     emulated::wait_for_all_but(0);
 }
 
-/* Element `step` of a row or column of an instruction's operand: lane 4 `line` + t has the bytes
- * from 4 t and 4 t + 16 on, in the words from `first` on that are `apart`. */
-inline double said(const std::vector<std::vector<unsigned>> &all, int line, int step, int first,
-                   int apart)
+/* Rows or columns of an instruction's operand: lane 4 `line` + t has the bytes from 4 t and 4 t + 16
+ * on, in the words from `first` on that are `apart`. */
+inline void read_line(double *to, const emulated::words_of_lanes &all, int line, int first, int apart)
 {
     constexpr emulated::kind kinds[] = {{}, emulated::F16, emulated::BF16, {}, emulated::S8,
                                         emulated::E4M3, emulated::E5M2};
-    const int byte = step * OPERAND_BYTES;
-    const unsigned &word = all[line * 4 + byte % 16 / 4][first + byte / 16 * apart];
-    return emulated::value_of(kinds[ELEMENT], (const char *)&word + byte % 4);
+    for (int byte = 0; byte < 32; byte += OPERAND_BYTES) {
+        const unsigned &word = all[line * 4 + byte % 16 / 4][first + byte / 16 * apart];
+        *to++ = emulated::value_of(kinds[ELEMENT], (const char *)&word + byte % 4);
+    }
 }
 
 inline void mma(elem *d, word a0, word a1, word a2, word a3, word b0, word b1)
 {
     const auto all = emulated::among(32, {a0, a1, a2, a3, b0, b1});
     const int lane = emulated::now.current->id.x % 32;
+    double row[2][32], column[2][32];
+    for (int e = 0; e < 2; ++e) {
+        read_line(row[e], all, lane / 4, e, 2);
+        read_line(column[e], all, lane % 4 * 2 + e, 4, 1);
+    }
     for (int e = 0; e < 4; ++e)
         for (int step = 0; step < 32 / OPERAND_BYTES; ++step) {
-            const double product = said(all, lane / 4, step, e / 2, 2) *
-                                   said(all, lane % 4 * 2 + e % 2, step, 4, 1);
+            const double product = row[e / 2][step] * column[e % 2][step];
             d[e] += ELEMENT == ELEMENT_S8 ? (elem)(int)product : (elem)product;
         }
 }
