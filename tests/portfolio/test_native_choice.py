@@ -236,7 +236,7 @@ def test_every_field_of_a_kernel_that_decides_is_laid_out():
     Whether launches begin early decides nothing, nor how many products of a batch a block computes.
     """
     assert len(Geometry.__dataclass_fields__) == 23
-    assert len(PortfolioKernel.__dataclass_fields__) == 10
+    assert len(PortfolioKernel.__dataclass_fields__) == 11
 
 
 # -- structures --------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measure import document
 from tilewright.portfolio.measured import Measured
 from tilewright.portfolio.timers import interleaved_medians
+from tilewright.stencil.asynchronous.folded import folded, folded_problem
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.wgmma import (
     Following,
@@ -32,8 +33,6 @@ from tilewright.stencil.wgmma import (
     TensorCall,
     TensorVariant,
     Wgmma,
-    folded,
-    folded_problem,
     operands_of,
     variant_named,
 )

@@ -27,7 +27,7 @@ from tilewright.backend.cuda.ahead import compiling_ahead
 from tilewright.backend.cuda.arranging import arranged_cubin
 from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.paths import private_directory, write_atomically
-from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, Code, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, TRIANGLE, Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError, write_portfolio
 from tilewright.portfolio.select import Selected
 from tilewright.reschedule.cubin import rewriting
@@ -39,7 +39,7 @@ __all__ = ["Instance", "Work", "instances_of", "pack"]
 
 
 # By form: ends of names.
-_FORMS = ("", "-routed", "-batched", "-grouped")
+_FORMS = ("", "-routed", "-batched", "-grouped", "-triangle")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Instance:
         Of the kernel.
     form : int
         0; `ROUTED`, where it runs only where a number in device memory says so; `BATCHED`;
-        `GROUPED`.
+        `GROUPED`; `TRIANGLE`.
     level : Level, optional
         How the main loop is rescheduled; None for the compiler's own code.
     """
@@ -82,7 +82,7 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
         for form, modes in enumerate(kernel.forms):
             for mode in modes:
                 source = _source(family, kernel, mode, form)
-                plain = mode == PLAIN and form in (0, BATCHED)
+                plain = mode == PLAIN and form in (0, BATCHED, TRIANGLE)
                 level = level_of({SCHEDULE: one.level}) if plain else None
                 name = _name(kernel, mode, form)
                 # Compressed together: its config's others, of all transposes.  These differ little,
@@ -97,6 +97,8 @@ def _source(family: Stencil, kernel: PortfolioKernel, mode: Mode, form: int) -> 
         config = family.grouped_config(kernel.config, kernel.variant)
         assert config is not None
         return family.grouped_source(config, kernel.variant, "cuda", mode)
+    if form == TRIANGLE:
+        return family.triangle_source(kernel.config, kernel.variant, "cuda", mode)
     source = family.source(kernel.config, kernel.variant, "cuda", mode)
     return (
         source.run_if_zero() if form == ROUTED else source.batched() if form == BATCHED else source

@@ -86,7 +86,7 @@ class Choice:
     ns : float or None
         The time that is expected of it, where that is known.
     form : int
-        0, or `BATCHED` or `GROUPED`: one launch computes many products.
+        0, or `BATCHED`, `GROUPED` or `TRIANGLE`: what one launch computes.
     """
 
     stencil: Stencil

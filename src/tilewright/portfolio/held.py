@@ -13,7 +13,7 @@ from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
-from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED, TRIANGLE, PortfolioKernel
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
@@ -69,7 +69,7 @@ class Held:
     compiled: tuple[NDArray[np.bool_], ...]
     refuses: bool  # whether any kernel does not take all problems
     won: frozenset[Sizes]
-    # The core's choice among those with machine code: plain, routed and batched; groups have none.
+    # The core's choice among those with machine code: plain, routed and batched; others have none.
     native: tuple[NativeChoice | None, NativeChoice | None, NativeChoice | None]
     # What was chosen before, by kernel, number of the mode and form.
     made: dict[tuple[int, int, int], Any] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def held_of(
         is_own,
         np.array(is_own, np.bool_),
         _model(rows),
-        tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED)),
+        tuple(_compiled(kernels, form) for form in (0, ROUTED, BATCHED, GROUPED, TRIANGLE)),
         any(one.geometry.any_alignment or not one.geometry.takes_all for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
         (None, None, None),

@@ -18,6 +18,7 @@ __all__ = [
     "BATCHED",
     "GROUPED",
     "ROUTED",
+    "TRIANGLE",
     "Code",
     "KernelRows",
     "PortfolioKernel",
@@ -29,8 +30,9 @@ __all__ = [
 Sizes = tuple[int, int, int]
 
 # Forms of a kernel's instances, besides 0: they run where a number in device memory says so,
-# compute all products of a batch, or tiles of many problems (`Stencil.grouped_config`).
-ROUTED, BATCHED, GROUPED = 1, 2, 3
+# compute all products of a batch, tiles of many problems (`Stencil.grouped_config`), or one
+# triangle of a square result (`Stencil.triangles`).
+ROUTED, BATCHED, GROUPED, TRIANGLE = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ class PortfolioKernel:
         By m, n and k: nanoseconds of races of exactly this size, columns contiguous, that it won.
     routed : Mapping
         The same as `modes`, compiled to run only where a number in device memory says so.
-    batched, grouped : Mapping
-        The same, compiled for batches, and for groups.
+    batched, grouped, triangle : Mapping
+        The same, compiled for batches, for groups and for triangles.
     """
 
     config: Config
@@ -120,16 +122,19 @@ class PortfolioKernel:
     routed: Mapping[Mode, str] = field(default_factory=dict)
     batched: Mapping[Mode, str] = field(default_factory=dict)
     grouped: Mapping[Mode, str] = field(default_factory=dict)
+    triangle: Mapping[Mode, str] = field(default_factory=dict)
 
     @property
     def forms(self) -> tuple[Mapping[Mode, str], ...]:
-        """Digests by launch mode: of instances as they are, `ROUTED`, `BATCHED` and `GROUPED`."""
-        return self.modes, self.routed, self.batched, self.grouped
+        """Digests by launch mode: of instances as they are, `ROUTED` and so on, by form."""
+        return self.modes, self.routed, self.batched, self.grouped, self.triangle
 
     def with_forms(self, forms: Sequence[Mapping[Mode, str]]) -> PortfolioKernel:
         """Return the kernel with other instances, in the order of `forms`."""
-        modes, routed, batched, grouped = forms
-        return replace(self, modes=modes, routed=routed, batched=batched, grouped=grouped)
+        modes, routed, batched, grouped, triangle = forms
+        return replace(
+            self, modes=modes, routed=routed, batched=batched, grouped=grouped, triangle=triangle
+        )
 
     @property
     def name(self) -> str:
@@ -150,7 +155,7 @@ class PortfolioKernel:
             "costs": [float(f"{cost:.6g}") for cost in self.costs],
             "won": [[*sizes, round(ns)] for sizes, ns in self.won.items()],
         }
-        for name in ("routed", "batched", "grouped"):
+        for name in ("routed", "batched", "grouped", "triangle"):
             modes: Mapping[Mode, str] = getattr(self, name)
             if modes:
                 made[name] = {str(mode): digest for mode, digest in modes.items()}
@@ -185,6 +190,7 @@ class PortfolioKernel:
             digests(row.get("routed", {})),
             digests(row.get("batched", {})),
             digests(row.get("grouped", {})),
+            digests(row.get("triangle", {})),
         )
 
 

@@ -25,6 +25,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
+from tilewright.stencil.asynchronous.folded import folded_problem
 from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "select",
     "variants_with_conjugates",
     "with_groups",
+    "with_triangles",
 ]
 
 # Shapes that say which launch modes a kernel is wanted in.
@@ -61,6 +63,11 @@ _BATCH_CONFIGS, _BATCH_INSTANCES = 10, 8
 # Of groups, whose large problems are as large and on so many multiprocessors, an H100's.
 _GROUP_SIDE, _GROUP_MULTIPROCESSORS = 4096, 132
 _GROUP_MODES = (PLAIN, Mode(scalar=True))
+
+# Sides of triangles whose fastest kernels have instances for them: below, whole products serve.
+# And blocks that share a multiprocessor at most: the last of a triangle's few rounds leave some
+# alone, which took 1.2 times what is expected of three in D of 2048 columns (H200).
+_TRIANGLE_SIDES, _TRIANGLE_RESIDENT = (512, 1024, 2048, 4096, 8192), 2
 
 
 @dataclass(frozen=True)
@@ -135,8 +142,8 @@ def select(
             if not mine:  # of 8-bit operands, which are read in one order
                 continue
             found = [one for one in found if one.kernel.variant != variant]
-            grouped = with_groups([one.kernel for one in mine])
-            found += [replace(one, kernel=x) for one, x in zip(mine, grouped, strict=True)]
+            made = with_triangles(with_groups([one.kernel for one in mine]))
+            found += [replace(one, kernel=x) for one, x in zip(mine, made, strict=True)]
     return found
 
 
@@ -168,6 +175,30 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
         alone = {} if apart else one.batched
         modes = [mode for mode in one.modes if mode in _GROUP_MODES] if at == best else alone
         found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
+    return found
+
+
+def with_triangles(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
+    """Return a variant's kernels, with the instances for one triangle that some are to have.
+
+    Those of which the shortest time is expected for some squares.
+    """
+    variant, found = kernels[0].variant, list(kernels)
+    able = {
+        at: Model([one.geometry], np.array([one.costs])) for at, one in enumerate(kernels)
+        if one.costs and PLAIN in one.modes and one.geometry.resident <= _TRIANGLE_RESIDENT
+        and stencil(one.config.stencil).triangles(one.config, variant)
+    }  # fmt: skip
+    for side in _TRIANGLE_SIDES if able else ():
+        square = Problem(side, side, side, variant.precision, variant.trans_a, variant.trans_b)
+
+        def expected(at: int, square: Problem = square) -> float:
+            folded = folded_problem(kernels[at].geometry, square)
+            return float(able[at].expected(folded, _GROUP_MULTIPROCESSORS)[0])
+
+        best = min(able, key=expected)
+        modes = [mode for mode in kernels[best].modes if mode in _GROUP_MODES]
+        found[best] = replace(kernels[best], triangle=dict.fromkeys(modes, ""))
     return found
 
 

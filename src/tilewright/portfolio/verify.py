@@ -14,6 +14,7 @@ from tilewright.backend.base import BackendError, DeviceLostError
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError
+from tilewright.portfolio.verify_triangle import check_triangle
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.stencil.call import GemmCall
@@ -249,6 +250,10 @@ def _wrong(
         if batched:
             family = Batched(family, kernel.config, kernel.variant)
         loaded = live.load(code, portfolio.machine_code(code.digest))
+        if code.digest in kernel.triangle.values():
+            check_triangle(Bench(live, loaded, family, kernel.config, kernel.variant))
+            check_triangle(Bench(live, loaded, family, kernel.config, kernel.variant, _BLOCKS))
+            return ""
         certify(live, loaded, family, kernel.config, kernel.variant)
         if batched:
             check_batches(Bench(live, loaded, family, kernel.config, kernel.variant, _BLOCKS))

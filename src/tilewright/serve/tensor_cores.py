@@ -19,9 +19,10 @@ from tilewright.portfolio.held import Held, held_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.asynchronous.folded import folded_problem
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
-from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, folded_problem, operands_of
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma, operands_of
 
 __all__ = [
     "config_for",

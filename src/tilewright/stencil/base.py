@@ -268,6 +268,32 @@ class Stencil(ABC):
             ]
         return (*self.arguments(config, variant, parts[0].whole), Table((), rows, 0, 4 * PROBLEMS))
 
+    def triangles(self, config: Config, variant: Variant) -> bool:
+        """Whether blocks can compute one triangle of a product of a matrix and its transpose."""
+        return False
+
+    def triangle_source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
+        """Return the source that computes one triangle of C, where a config `triangles`.
+
+        Raises
+        ------
+        ValueError
+            If the stencil has none.
+        """
+        raise ValueError(f"stencil={self.name!r} computes no triangles; use simt_async or mma_f64")
+
+    def triangle_arguments(
+        self, config: Config, variant: Variant, call: GemmCall, *, lower: bool
+    ) -> tuple[Any, ...]:
+        """Return the arguments of a launch for the lower triangle, or for the upper one.
+
+        Its n is negative then; else they are a product's.
+        """
+        m, n, *others = self.arguments(config, variant, call)
+        return (m, n if lower else -n, *others)
+
     def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
         """Return the launch modes that a config's kernel can be compiled in, plain first.
 

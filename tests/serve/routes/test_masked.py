@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.backend import BackendError, GemmCall, Operand
 from tilewright.hardware.catalogue import catalogue_device
+from tilewright.portfolio.kernel import TRIANGLE
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.passes import sources
@@ -93,6 +94,60 @@ def test_blocks_serve_where_a_kernel_cannot_be_had(steps, monkeypatch):
     assert steps("bf16", 1024, 1024, filled=True) is None
     monkeypatch.setattr(route, "kernel_of", refused)
     assert steps("bf16", 4096, 4096) is None
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+    """The same launches of S, D, C and Z, whose kernels are what was chosen."""
+    monkeypatch.setattr(route, "kernel_of", lambda _, source: source)
+    monkeypatch.setattr(route, "ready_by", lambda _, chosen, variant: chosen)
+
+    def of(letter, n, ops="NT", *, lower=True, filled=False, live=H100, offset=0, hermitian=None):
+        row = precision(letter)
+        problem = Problem(n, n, n, row, Trans(ops[0]), Trans(ops[1]))
+        call = GemmCall(row, n, n, n, 1, *2 * [Operand(0, offset, n)], 0, Operand(0, 0, n))
+        hermitian = "C" in ops if hermitian is None else hermitian
+        return route.by_tiles(live, problem, call, Triangle(lower, hermitian, filled))
+
+    return of
+
+
+@pytest.mark.parametrize("letter", ["s", "d", "c", "z"])
+@pytest.mark.parametrize("ops", ["NT", "TN", "NC", "CN"])
+@pytest.mark.parametrize("n", [1500, 4096, 8192])
+def test_kernels_of_products_that_ship_serve_triangles(tiles, letter, ops, n):
+    if "C" in ops and letter in "sd":
+        pytest.skip("real matrices are not conjugated")
+    for lower in (True, False):
+        [(chosen, launch, arguments)] = tiles(letter, n, ops, lower=lower)
+        assert chosen.digest()
+        whole = chosen.geometry.launch(n, n, n)
+        assert launch.resident == whole.resident
+        assert launch.grid[0] < 0.65 * whole.grid[0]
+        assert arguments[:2] == (n, n if lower else -n)
+
+
+def test_a_hermitian_result_of_copied_conjugates_is_another_way_s(tiles):
+    assert tiles("c", 4096, "TN", hermitian=True) is None
+    assert tiles("d", 4096, "TN", hermitian=True) is not None
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_columns_may_begin_anywhere(tiles, offset):
+    [(chosen, _, _)] = tiles("d", 4097, offset=offset)
+    assert chosen.mode.scalar
+
+
+def test_both_triangles_of_floats_are_one_mirrored(tiles):
+    [(chosen, _, _), (second, _, _)] = tiles("s", 4096, filled=True)
+    assert (chosen.form, second.entry) == (TRIANGLE, "mirror_triangle")
+
+
+def test_small_results_and_other_devices_have_other_launches(tiles, monkeypatch):
+    assert tiles("s", 128) is None
+    assert tiles("s", 4096, live=SimpleNamespace(**{**vars(H100), "dialect": "opencl"})) is None
+    monkeypatch.setattr(route, "ready_by", lambda *_: None)
+    assert tiles("s", 4096) is None
 
 
 def test_long_sums_of_few_columns_are_a_whole_product_in_slices(steps):

@@ -9,7 +9,8 @@ import pytest
 
 from tests.stencil.wgmma.harness import FAMILY, small, variant
 from tilewright.backend import Operand
-from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, folded
+from tilewright.stencil.asynchronous.folded import folded
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall
 
 MODULI = (256, 255, 97)
 SIZES = 100, 140, 200

@@ -14,7 +14,8 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import FAMILY, PLAIN, Case, Few, Run, promoted, small, variant
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.space import Config
-from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, folded
+from tilewright.stencil.asynchronous.folded import folded
+from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 

@@ -1,4 +1,7 @@
-"""A triangle of a product in one launch: tensor cores' kernels that leave the other one out.
+"""A triangle of a product in one launch: kernels that leave the other one out.
+
+Of S, D, C and Z they are those that compute products, compiled for triangles; of what tensor cores
+take kernels of their own.
 
 What asks for both triangles has it mirrored behind that; or, where that takes longer, the whole
 product: of a matrix and its own transpose that is symmetric, as (i, j) and (j, i) are sums of the
@@ -14,6 +17,7 @@ import numpy as np
 
 from tilewright.backend import BackendError, GemmCall, LiveDevice
 from tilewright.portfolio import Choice, choose
+from tilewright.portfolio.triangles import choices_for_triangle
 from tilewright.problem import Problem
 from tilewright.serve.kernels import begin_aligned, kernel_of, ready_by
 from tilewright.serve.steps import Step
@@ -21,11 +25,12 @@ from tilewright.serve.tensor_cores import config_for_triangle, reads, source_of,
 from tilewright.serve.triangle import Triangle
 from tilewright.space import Config
 from tilewright.stencil import Variant
+from tilewright.stencil.asynchronous.folded import folded
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.geometry import elements_of_chunk
-from tilewright.stencil.wgmma import TensorVariant, folded, of_triangle, whole_call
+from tilewright.stencil.wgmma import TensorVariant, of_triangle, whole_call
 
-__all__ = ["TRIANGLES", "masked", "mirrored"]
+__all__ = ["TRIANGLES", "by_tiles", "masked", "mirrored"]
 
 # Precisions that there are kernels for.  In int8 groups of blocks took 7 to 13 % less at 4096 and
 # 2 to 6 % less at 8192 (H200).
@@ -72,6 +77,35 @@ def masked(
         return _symmetric(live, problem, call, whole) if triangle.filled else None
     with suppress(BackendError):  # products of blocks serve, where kernels cannot be had
         steps = [_step(live, config, variant, call, lower=triangle.lower)]
+        return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
+    return None
+
+
+def by_tiles(
+    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
+) -> list[Step] | None:
+    """Return the same of S, D, C and Z, by a kernel of products that is compiled for triangles.
+
+    None where there is none that can be had, or a whole product is expected to take less; and for a
+    Hermitian result of operands that were copied as conjugates, by which kernels know it.
+    """
+    p, aligned = problem, begin_aligned(call)
+    if triangle.hermitian and p.precision.is_complex:
+        if p.trans_a.conjugated == p.trans_b.conjugated:
+            return None
+    found = choices_for_triangle(live, problem, aligned) if live.dialect == "cuda" else []
+    whole = choose(live, problem, aligned).ns
+    for one in found:
+        if one.ns is not None and whole is not None and whole + _COPIED < one.ns:
+            return None
+        kernel = ready_by(live, one, Variant.of(problem))
+        if kernel is None:
+            continue
+        launch = one.geometry.launch(*folded(one.geometry, problem.n), problem.k)
+        arguments = one.stencil.triangle_arguments(
+            one.config, Variant.of(problem), call, lower=triangle.lower
+        )
+        steps: list[Step] = [(kernel, launch, arguments)]
         return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
     return None
 

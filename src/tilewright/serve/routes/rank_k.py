@@ -38,7 +38,7 @@ from tilewright.problem import Problem
 from tilewright.serve.accuracy import BY_RESIDUES
 from tilewright.serve.kernels import begin_aligned, begins_aligned, kernel_of, ready_by
 from tilewright.serve.routes.direct import direct
-from tilewright.serve.routes.masked import TRIANGLES, masked, mirrored
+from tilewright.serve.routes.masked import TRIANGLES, by_tiles, masked, mirrored
 from tilewright.serve.routes.one_launch import group_step
 from tilewright.serve.routes.realigned import copied, way_of, ways
 from tilewright.serve.routes.residues.options import PLAIN, Residues
@@ -123,6 +123,8 @@ def lay_out_triangle(
     if copies and call.alpha != 0 and call.k != 0:
         steps, problem, call = _copied(live, problem, call, space)
     found = masked(live, problem, call, triangle)
+    if found is None:
+        found = by_tiles(live, problem, call, triangle)
     if found is not None:
         return Laid([*steps, *found], "syrk", why=why)
     update = _Update(live, problem, call, space, triangle)

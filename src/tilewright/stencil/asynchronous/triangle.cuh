@@ -1,4 +1,5 @@
-/* Which tiles one triangle of a square C has.  A part of tiles.cuh.
+/* Which tiles one triangle of a square C has.  Behind raster.h; what includes this has a tile, the
+ * sides of blocks and clusters, and TRIANGLE.
  *
  * They are those of squares on and below the diagonal, or above, whose sides are whole clusters' tiles
  * both ways.  Tiles that are computed one after the other are to share rows and columns, so the squares

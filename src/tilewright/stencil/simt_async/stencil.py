@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,7 @@ from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.simt_async.resources import SECTOR_BYTES, longer, registers, threads
 from tilewright.stencil.simt_async.tma import maps
 from tilewright.stencil.source import Dialect, Source
-from tilewright.stencil.source_files import read_sources
+from tilewright.stencil.source_files import read_source, read_sources
 
 if TYPE_CHECKING:
     from tilewright.space import Constraint, Space
@@ -123,6 +123,20 @@ class SimtAsync(Stencil):
             return None
         values = {name: x for name, x in config.items() if name not in _SHARED_BY_BLOCKS}
         return Config(self.name, {**values, "cluster_k": 1})
+
+    def triangles(self, config: Config, variant: Variant) -> bool:
+        """Whether blocks are persistent, and both operands run along k, or neither."""
+        alike = len(set(variant.k_fast)) == 1 and variant.precision.parts == 1
+        return alike and bool(config.get("persistent", 0))
+
+    def triangle_source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
+        """Return the source whose blocks take the tiles of one triangle (triangle.cuh)."""
+        one = self.source(config, variant, dialect, mode)
+        own = read_source("simt_async/products.cuh"), read_source("simt_async/triangle.cuh")
+        defines = {**one.defines, "TRIANGLE": 1}
+        return replace(one, text=one.text.replace(*own), defines=defines)
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""

@@ -12,7 +12,6 @@ from tilewright.stencil.wgmma.arithmetic import (
 from tilewright.stencil.wgmma.call import BatchOfParts, Following, Parts, TensorCall, whole_call
 from tilewright.stencil.wgmma.named import variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
-from tilewright.stencil.wgmma.triangle import folded, folded_problem
 
 __all__ = [
     "ARITHMETICS",
@@ -24,8 +23,6 @@ __all__ = [
     "TensorCall",
     "TensorVariant",
     "Wgmma",
-    "folded",
-    "folded_problem",
     "of_triangle",
     "operands_of",
     "variant_named",

@@ -23,7 +23,7 @@ struct way {
 HELPER isize tiles_down(isize m) { return (m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M); }
 HELPER isize tiles_across(isize n) { return (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N); }
 
-#include "wgmma/triangle.cuh"
+#include "asynchronous/triangle.cuh"
 
 HELPER tiles tiles_of(isize m, isize n)
 {

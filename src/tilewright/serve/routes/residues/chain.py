@@ -47,9 +47,10 @@ from tilewright.serve.triangle import Triangle
 from tilewright.serve.unproved import unproved_are_served
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, Variant, stencil
+from tilewright.stencil.asynchronous.folded import folded
 from tilewright.stencil.geometry import Mode
 from tilewright.stencil.residues.sources import MOST_K, REPORT_WORDS, Passes
-from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, folded
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 
 __all__ = [
     "BOUND",

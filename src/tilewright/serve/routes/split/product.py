@@ -22,8 +22,9 @@ from tilewright.serve.kernels import kernel_of
 from tilewright.serve.routes.split.promise import is_compensated
 from tilewright.serve.steps import Step
 from tilewright.serve.tensor_cores import config_for, has_wgmma, source_of, source_of_batch, wgmma
+from tilewright.stencil.asynchronous.folded import folded
 from tilewright.stencil.split import Scheme, Sources
-from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant, folded
+from tilewright.stencil.wgmma import Arithmetic, BatchOfParts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 

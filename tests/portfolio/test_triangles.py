@@ -1,0 +1,81 @@
+"""Which kernel computes one triangle, of those that are compiled for it; nothing is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.portfolio.examples import H100, Hopper, costs, kernel
+from tilewright.portfolio.build import instances_of
+from tilewright.portfolio import choose
+from tilewright.portfolio.kernel import TRIANGLE
+from tilewright.portfolio.select import Selected, with_triangles
+from tilewright.portfolio.triangles import choices_for_triangle
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Mode
+
+SQUARE = Problem(4096, 4096, 4096, "s", "N", "T")
+NT = Variant.of(SQUARE)
+DEFAULT = stencil("simt_async").default(NT, H100)
+LARGE, SMALL = (
+    DEFAULT.replace(block_m=side, block_n=side, tile_m=8, tile_n=8, persistent=1, min_blocks=2)
+    for side in (128, 64)
+)
+TMA = Config("simt_async", {**LARGE, "tma": 1})
+
+
+def for_triangles(config, ns_a_step, problem=SQUARE):
+    """Return a kernel that is compiled for triangles, too."""
+    one = kernel(problem, config, costs=costs(ns_a_step))
+    return replace(one, triangle=dict(one.modes))
+
+
+def square(n: int, **lds: int) -> Problem:
+    return Problem(n, n, n, "s", "N", "T", **lds)
+
+
+def test_the_shortest_time_is_of_the_triangle_s_tiles(ship):
+    ship(for_triangles(LARGE, 1000.0), for_triangles(SMALL, 300.0))
+    few, many = (choices_for_triangle(Hopper(), square(n)) for n in (512, 8192))
+    assert [one.config for one in few] == [SMALL, LARGE]  # 36 tiles, or 10, at once
+    assert [one.config for one in many] == [LARGE, SMALL]
+    assert all((one.form, one.mode) == (TRIANGLE, PLAIN) for one in many)
+    assert many[0].digest() == many[0].kernel.triangle[PLAIN]
+    # 64 squares down: 2080 tiles in eight rounds of 2 x 132 blocks, which 4096 tiles take 16 of.
+    assert many[0].ns < 0.55 * choose(Hopper(), square(8192)).ns
+
+
+def test_operands_that_do_not_lie_as_a_kernel_takes_them_have_another(ship):
+    ship(for_triangles(TMA, 1.0), for_triangles(LARGE, 1000.0))
+    assert choices_for_triangle(Hopper(), SQUARE)[0].config == TMA
+    for given in ((SQUARE, False), (square(4096, lda=4097, ldb=4097), True)):
+        assert [one.config for one in choices_for_triangle(Hopper(), *given)] == [LARGE]
+
+
+def test_there_is_none_without_machine_code_or_costs(ship):
+    ship(kernel(SQUARE, LARGE, costs=costs(1.0)))
+    assert choices_for_triangle(Hopper(), SQUARE) == []
+    ship(replace(kernel(SQUARE, LARGE), triangle={PLAIN: ""}))
+    assert choices_for_triangle(Hopper(), SQUARE) == []
+
+
+def test_the_fastest_kernels_of_blocks_that_stay_have_instances():
+    scalar = Mode(scalar=True)
+    kernels = [
+        kernel(SQUARE, LARGE, (PLAIN, scalar, Mode(clamped=True)), costs=costs(1000.0)),
+        kernel(SQUARE, SMALL, costs=costs(300.0)),
+        kernel(SQUARE, DEFAULT.replace(persistent=0), costs=costs(1.0)),
+        kernel(SQUARE, TMA, (), costs=costs(1.0)),  # for batches alone
+        kernel(SQUARE, LARGE.replace(swizzle_rows=4), costs=costs(1e5)),
+    ]
+    found = with_triangles(kernels)
+    assert [set(one.triangle) for one in found] == [{PLAIN, scalar}, {PLAIN}, set(), set(), set()]
+    made = [one for one in instances_of(Selected(x, 5) for x in found) if one.form == TRIANGLE]
+    assert [one.level is not None for one in made] == [True, False, True]
+    assert all(one.source.defines["TRIANGLE"] == 1 for one in made)
+
+
+def test_products_of_other_matrices_have_no_triangles():
+    other = Problem(4096, 4096, 4096, "s", "N", "N")
+    assert [one.triangle for one in with_triangles([kernel(other, LARGE, costs=costs(1))])] == [{}]
