@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.portfolio.examples import H100, Hopper, costs, kernel
-from tilewright.portfolio.build import instances_of
 from tilewright.portfolio import choose
+from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.kernel import TRIANGLE
 from tilewright.portfolio.select import Selected, with_triangles
 from tilewright.portfolio.triangles import choices_for_triangle

@@ -102,12 +102,13 @@ def tiles(monkeypatch):
     monkeypatch.setattr(route, "kernel_of", lambda _, source: source)
     monkeypatch.setattr(route, "ready_by", lambda _, chosen, variant: chosen)
 
-    def of(letter, n, ops="NT", *, lower=True, filled=False, live=H100, offset=0, hermitian=None):
-        row = precision(letter)
-        problem = Problem(n, n, n, row, Trans(ops[0]), Trans(ops[1]))
-        call = GemmCall(row, n, n, n, 1, *2 * [Operand(0, offset, n)], 0, Operand(0, 0, n))
-        hermitian = "C" in ops if hermitian is None else hermitian
-        return route.by_tiles(live, problem, call, Triangle(lower, hermitian, filled))
+    def of(letter, n, ops="NT", *, live=H100, offset=0, k=None, alpha=1, **which):
+        row, k = precision(letter), n if k is None else k
+        problem = Problem(n, n, k, row, Trans(ops[0]), Trans(ops[1]))
+        a, b = (Operand(0, offset, ld) for ld in (problem.lda, problem.ldb))
+        call = GemmCall(row, n, n, k, alpha, a, b, 0, Operand(0, 0, n))
+        which = {"lower": True, "hermitian": "C" in ops} | which
+        return route.by_tiles(live, problem, call, Triangle(**which))
 
     return of
 
@@ -145,6 +146,8 @@ def test_both_triangles_of_floats_are_one_mirrored(tiles):
 
 def test_small_results_and_other_devices_have_other_launches(tiles, monkeypatch):
     assert tiles("s", 128) is None
+    assert tiles("s", 4096, k=0) is None
+    assert tiles("s", 4096, alpha=0) is None
     assert tiles("s", 4096, live=SimpleNamespace(**{**vars(H100), "dialect": "opencl"})) is None
     monkeypatch.setattr(route, "ready_by", lambda *_: None)
     assert tiles("s", 4096) is None

@@ -86,13 +86,16 @@ def by_tiles(
 ) -> list[Step] | None:
     """Return the same of S, D, C and Z, by a kernel of products that is compiled for triangles.
 
-    None where there is none that can be had, or a whole product is expected to take less; and for a
-    Hermitian result of operands that were copied as conjugates, by which kernels know it.
+    None where there is none that can be had, or a whole product is expected to take less; for sums
+    of nothing; and for a Hermitian result of operands that were copied as conjugates, by which
+    kernels know it.
     """
     p, aligned = problem, begin_aligned(call)
-    if triangle.hermitian and p.precision.is_complex:
-        if p.trans_a.conjugated == p.trans_b.conjugated:
-            return None
+    is_known = p.trans_a.conjugated != p.trans_b.conjugated
+    if triangle.hermitian and p.precision.is_complex and not is_known:
+        return None
+    if call.alpha == 0 or p.k == 0:
+        return None
     found = choices_for_triangle(live, problem, aligned) if live.dialect == "cuda" else []
     whole = choose(live, problem, aligned).ns
     for one in found:
