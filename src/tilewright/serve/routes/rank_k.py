@@ -7,11 +7,11 @@
     all blocks' products: those below the diagonal into C, the others into the workspace
     [the workspace's triangles to C]
 
-Where tensor cores have a kernel that writes C's triangle alone, that is one launch in the place of
-the last three, or two where the triangle is mirrored behind it (`masked`).  Elsewhere all products
-are one launch where a kernel takes groups; or all but one block's, without whose tiles the others
-fill whole waves, where a kernel for that block is faster than one more wave.  Where both triangles
-of C are to be written, diagonal blocks are products in C itself, and the last launch mirrors C's
+Where there is a kernel that writes C's triangle alone, that is one launch in the place of the last
+three, or two where the triangle is mirrored behind it (`masked`).  Elsewhere all products are one
+launch where a kernel takes groups; or all but one block's, without whose tiles the others fill
+whole waves, where a kernel for that block is faster than one more wave.  Where both triangles of C
+are to be written, diagonal blocks are products in C itself, and the last launch mirrors C's
 triangle.  So nothing of the other triangle is read or written that a caller did not ask for, and
 every element has the rounding of the product that it is of.
 

@@ -1,6 +1,10 @@
 /* Groups: products of sizes of their own in one launch.  Blocks in z have a problem each; in x there
  * are as many as the largest has tiles, and those beyond their problem's go.  It stands in the place
- * of run_if.h, whose names these are, for CUDA alone: a table that is an argument needs no memory. */
+ * of run_if.h, whose names these are, for CUDA alone: a table that is an argument needs no memory.
+ *
+ * Persistent blocks, which look for the problem of each tile, took up to twice as long for small
+ * products, and 5 to 17 % longer for sums of unequal length, which they take in a fixed order (H200).
+ */
 #ifdef __CUDACC__
 #define WHOLE_ARGUMENT __grid_constant__
 #else
