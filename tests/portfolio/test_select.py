@@ -8,25 +8,22 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tests.portfolio.examples import H100, costs, kernel
+from tests.portfolio.examples import H100
 from tests.portfolio.times import FAMILY, STARTS, write_times
 from tilewright.portfolio.batches import _usual
 from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.drawn import drawn_sides
 from tilewright.portfolio.instances import lacking, slower
-from tilewright.portfolio.kernel import BATCHED, GROUPED, ROUTED
+from tilewright.portfolio.kernel import BATCHED, ROUTED
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.portfolio.select import (
-    Selected,
     select,
     variants_with_conjugates,
-    with_groups,
 )
 from tilewright.problem import Problem, Trans
-from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import MODES, PLAIN, Mode
+from tilewright.stencil.geometry import MODES, PLAIN
 
 
 @pytest.fixture(scope="module")
@@ -211,24 +208,6 @@ def test_what_is_worse_everywhere_is_not_there(tmp_path):
     found = read_measured(write_times(tmp_path))
     cases = {v: replace(case, won={}) for v, case in found.cases.items()}
     assert STARTS[2] not in {one.kernel.config for one in select(replace(found, cases=cases), H100)}
-
-
-def test_groups_have_instances_of_what_serves_batches_and_of_the_fastest_large_kernel():
-    of = Variant.of(Problem(1, 1, 1, "s"))
-    small = stencil("simt_async").batch_configs(of)[1]
-    large = {**STARTS[0], "persistent": 1}
-    tma = Config("simt_async", {**large, "tma": 1})
-    kernels = [
-        replace(kernel(of, small, ()), batched={Mode(clamped=True): ""}),
-        kernel(of, Config("simt_async", large), costs=costs(5.0)),
-        kernel(of, STARTS[1], costs=costs(500.0)),
-        kernel(of, tma, costs=costs(1.0)),  # whose operands come in boxes
-    ]
-    found = with_groups(kernels)
-    assert [set(one.grouped) for one in found] == [{Mode(clamped=True)}, {PLAIN}, set(), set()]
-    [first, second] = [x for x in instances_of(map(Selected, found)) if x.form == GROUPED]
-    assert first.source.defines["PERSISTENT"] == second.source.defines["PERSISTENT"] == 0
-    assert "PROBLEMS" in first.source.defines
 
 
 def test_each_config_for_batches_has_its_plain_instance_and_loops_as_they_were_timed(tmp_path):

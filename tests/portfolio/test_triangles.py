@@ -6,14 +6,12 @@ from dataclasses import replace
 
 from tests.portfolio.examples import H100, Hopper, costs, kernel
 from tilewright.portfolio import choose
-from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.kernel import TRIANGLE
-from tilewright.portfolio.select import Selected, with_triangles
 from tilewright.portfolio.triangles import choices_for_triangle
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.geometry import PLAIN
 
 SQUARE = Problem(4096, 4096, 4096, "s", "N", "T")
 NT = Variant.of(SQUARE)
@@ -58,24 +56,3 @@ def test_there_is_none_without_machine_code_or_costs(ship):
     assert choices_for_triangle(Hopper(), SQUARE) == []
     ship(replace(kernel(SQUARE, LARGE), triangle={PLAIN: ""}))
     assert choices_for_triangle(Hopper(), SQUARE) == []
-
-
-def test_the_fastest_kernels_of_blocks_that_stay_have_instances():
-    scalar = Mode(scalar=True)
-    kernels = [
-        kernel(SQUARE, LARGE, (PLAIN, scalar, Mode(clamped=True)), costs=costs(1000.0)),
-        kernel(SQUARE, SMALL, costs=costs(300.0)),
-        kernel(SQUARE, DEFAULT.replace(persistent=0), costs=costs(1.0)),
-        kernel(SQUARE, TMA, (), costs=costs(1.0)),  # for batches alone
-        kernel(SQUARE, LARGE.replace(swizzle_rows=4), costs=costs(1e5)),
-    ]
-    found = with_triangles(kernels)
-    assert [set(one.triangle) for one in found] == [{PLAIN, scalar}, {PLAIN}, set(), set(), set()]
-    made = [one for one in instances_of(Selected(x, 5) for x in found) if one.form == TRIANGLE]
-    assert [one.level is not None for one in made] == [True, False, True]
-    assert all(one.source.defines["TRIANGLE"] == 1 for one in made)
-
-
-def test_products_of_other_matrices_have_no_triangles():
-    other = Problem(4096, 4096, 4096, "s", "N", "N")
-    assert [one.triangle for one in with_triangles([kernel(other, LARGE, costs=costs(1))])] == [{}]

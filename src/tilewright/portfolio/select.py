@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.drawn import drawn_batches, drawn_sides
 from tilewright.portfolio.fit import fitted_costs
+from tilewright.portfolio.forms import with_groups, with_triangles
 from tilewright.portfolio.instances import next_best, slower
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measured import Case, Measured, Rescheduled
@@ -25,15 +26,12 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.asynchronous.folded import folded_problem
 from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
 __all__ = [
     "Selected",
     "select",
     "variants_with_conjugates",
-    "with_groups",
-    "with_triangles",
 ]
 
 # Shapes that say which launch modes a kernel is wanted in.
@@ -59,15 +57,6 @@ _OTHERS_SHORT = 8
 # instance, and instances besides.
 _BATCHES_MEAN, _BATCHES_MOST = 0.001, 0.03
 _BATCH_CONFIGS, _BATCH_INSTANCES = 10, 8
-
-# Of groups, whose large problems are as large and on so many multiprocessors, an H100's.
-_GROUP_SIDE, _GROUP_MULTIPROCESSORS = 4096, 132
-_GROUP_MODES = (PLAIN, Mode(scalar=True))
-
-# Sides of triangles whose fastest kernels have instances for them: below, whole products serve.
-# And blocks that share a multiprocessor at most: the last of a triangle's few rounds leave some
-# alone, which took 1.2 times what is expected of three in D of 2048 columns (H200).
-_TRIANGLE_SIDES, _TRIANGLE_RESIDENT = (512, 1024, 2048, 4096, 8192), 2
 
 
 @dataclass(frozen=True)
@@ -144,61 +133,6 @@ def select(
             found = [one for one in found if one.kernel.variant != variant]
             made = with_triangles(with_groups([one.kernel for one in mine]))
             found += [replace(one, kernel=x) for one, x in zip(mine, made, strict=True)]
-    return found
-
-
-def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
-    """Return a variant's kernels, with the instances for groups that some are to have.
-
-    Those for batches have the same ones; products that no small tile suits are the kernel's of
-    which the shortest time is expected on a large square, a block a tile.
-    """
-    model = Model(
-        [one.geometry for one in kernels], np.array([one.costs or NEVER for one in kernels])
-    )
-    variant = kernels[0].variant
-    op_a, op_b = (Trans.N if op == Trans.R else op for op in (variant.trans_a, variant.trans_b))
-    large = Problem(_GROUP_SIDE, _GROUP_SIDE, _GROUP_SIDE, variant.precision, op_a, op_b)
-    expected = model.expected(large, _GROUP_MULTIPROCESSORS)
-    able = [
-        at for at, one in enumerate(kernels)
-        if stencil(one.config.stencil).grouped_config(one.config, variant) is not None
-    ]  # fmt: skip
-    serve = (at for at in able if kernels[at].modes and kernels[at].geometry.takes(large))
-    best = min(serve, key=lambda at: expected[at], default=None)
-    found = list(kernels)
-    for at in able:
-        one = kernels[at]
-        # What persistent blocks of `wgmma`, which store one tile beside the multiplies of another,
-        # take for a batch says little of a group's.
-        apart = one.config.stencil == "wgmma" and one.geometry.persistent
-        alone = {} if apart else one.batched
-        modes = [mode for mode in one.modes if mode in _GROUP_MODES] if at == best else alone
-        found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
-    return found
-
-
-def with_triangles(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
-    """Return a variant's kernels, with the instances for one triangle that some are to have.
-
-    Those of which the shortest time is expected for some squares.
-    """
-    variant, found = kernels[0].variant, list(kernels)
-    able = {
-        at: Model([one.geometry], np.array([one.costs])) for at, one in enumerate(kernels)
-        if one.costs and PLAIN in one.modes and one.geometry.resident <= _TRIANGLE_RESIDENT
-        and stencil(one.config.stencil).triangles(one.config, variant)
-    }  # fmt: skip
-    for side in _TRIANGLE_SIDES if able else ():
-        square = Problem(side, side, side, variant.precision, variant.trans_a, variant.trans_b)
-
-        def expected(at: int, square: Problem = square) -> float:
-            folded = folded_problem(kernels[at].geometry, square)
-            return float(able[at].expected(folded, _GROUP_MULTIPROCESSORS)[0])
-
-        best = min(able, key=expected)
-        modes = [mode for mode in kernels[best].modes if mode in _GROUP_MODES]
-        found[best] = replace(kernels[best], triangle=dict.fromkeys(modes, ""))
     return found
 
 
