@@ -11,7 +11,7 @@ from tilewright.portfolio.triangles import choices_for_triangle
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import PLAIN
+from tilewright.stencil.geometry import PLAIN, Mode
 
 SQUARE = Problem(4096, 4096, 4096, "s", "N", "T")
 NT = Variant.of(SQUARE)
@@ -20,6 +20,7 @@ LARGE, SMALL = (
     DEFAULT.replace(block_m=side, block_n=side, tile_m=8, tile_n=8, persistent=1, min_blocks=2)
     for side in (128, 64)
 )
+LARGE_GEOMETRY = stencil("simt_async").geometry(LARGE)
 TMA = Config("simt_async", {**LARGE, "tma": 1})
 
 
@@ -49,6 +50,15 @@ def test_operands_that_do_not_lie_as_a_kernel_takes_them_have_another(ship):
     assert choices_for_triangle(Hopper(), SQUARE)[0].config == TMA
     for given in ((SQUARE, False), (square(4096, lda=4097, ldb=4097), True)):
         assert [one.config for one in choices_for_triangle(Hopper(), *given)] == [LARGE]
+
+
+def test_the_launch_mode_is_the_problem_s(ship):
+    one = kernel(SQUARE, LARGE, (PLAIN, Mode(scalar=True)), costs=costs(1.0))
+    ship(replace(one, triangle=dict(one.modes)))
+    for n, ld, mode in ((4096, 4096, PLAIN), (4097, 4100, Mode(scalar=True))):
+        [chosen] = choices_for_triangle(Hopper(), square(n, lda=ld, ldb=ld))
+        assert chosen.mode == mode
+        assert chosen.launch(square(n)).grid[0] < 0.6 * LARGE_GEOMETRY.launch(n, n, n).grid[0]
 
 
 def test_there_is_none_without_machine_code_or_costs(ship):

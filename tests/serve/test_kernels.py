@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 
 from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import BackendError
 from tilewright.portfolio import choose, find, held
+from tilewright.portfolio.held import refuse
+from tilewright.portfolio.triangles import choices_for_triangle
 from tilewright.problem import Problem
 from tilewright.serve import kernels
-from tilewright.serve.kernels import kernel_of, ready
+from tilewright.serve.kernels import kernel_of, ready, ready_by
 from tilewright.stencil import Source, Variant, stencil
 from tilewright.stencil.geometry import PLAIN
 
@@ -55,6 +58,16 @@ def test_what_a_guard_holds_back_is_other_machine_code(ship):
     live = Hopper()
     ready(live, SQUARE, routed=True)
     assert live.loaded == [cubin_of(FIRST, NN, PLAIN, "routed")]
+
+
+def test_what_was_refused_since_it_was_chosen_is_compiled_in_its_form(ship):
+    config = FIRST.replace(persistent=1)
+    square = Problem(4096, 4096, 4096, "s", "N", "T")
+    one = kernel(square, config, costs=costs(1.0))
+    ship(replace(one, triangle=dict(one.modes)))
+    [chosen] = choices_for_triangle(Hopper(), square)
+    refuse(chosen.digest())
+    assert ready_by(Hopper(), chosen, Variant.of(square)).defines["TRIANGLE"] == 1
 
 
 def test_what_the_driver_refuses_is_named_once_and_the_next_best_serves(ship):

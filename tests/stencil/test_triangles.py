@@ -6,9 +6,11 @@ import pytest
 
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
+from tilewright.backend.base import LaunchError
 from tilewright.portfolio.verify_triangle import check_triangle
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil.geometry import Mode
 from tilewright.tuning.verify import Bench, WrongResultError
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
@@ -44,6 +46,11 @@ def test_a_triangle_is_written_and_nothing_else(
         ("in_triangle(c.lower, 0, right)", "true"),
         ("beyond                         ? NO_ELEMENTS", "false ? NO_ELEMENTS"),
         ("on_diagonal ? elem_scalar(real_of(v, 0), 0)", "false ? v"),
+        ("p.i.before - row", "0 - row"),
+        (
+            "store_one_way(c, sum, first, count, true, true)",
+            "store_one_way(c, sum, first, count, true, 0)",
+        ),
     ],
 )
 def test_a_planted_fault_is_found(emulated: EmulatedDevice, kept: str, planted: str) -> None:
@@ -52,8 +59,9 @@ def test_a_planted_fault_is_found(emulated: EmulatedDevice, kept: str, planted: 
     source = family.triangle_source(config, of, emulated.dialect)
     assert kept in source.text
     wrong = source.__class__(**{**vars(source), "text": source.text.replace(kept, planted)})
-    with pytest.raises((WrongResultError, RuntimeError)):
-        check_triangle(Bench(emulated, emulated.compile(wrong), family, config, of, blocks=3))
+    bench = Bench(emulated, emulated.compile(wrong), family, config, of, blocks=3)
+    with pytest.raises((WrongResultError, LaunchError)):
+        check_triangle(bench)
 
 
 def test_blocks_that_stay_compute_triangles_of_operands_that_lie_alike() -> None:
@@ -74,3 +82,9 @@ def test_a_kernel_for_triangles_is_another() -> None:
     assert whole.identity != one.identity
     assert whole.digest != one.digest
     assert one.part_bytes == whole.part_bytes > 0
+
+
+def test_threads_store_what_they_have() -> None:
+    family, of = stencil("simt_async"), variant("sNT")
+    made = family.triangle_source(staying(family, of, 0), of, "cuda", Mode(True, staged=True))
+    assert (made.defines["SCALAR"], made.defines["STAGED"]) == (1, 0)

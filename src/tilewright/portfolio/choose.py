@@ -34,11 +34,12 @@ from tilewright.portfolio.held import (
     seen_now,
 )
 from tilewright.portfolio.instances import lacking, next_best, slower
-from tilewright.portfolio.kernel import BATCHED, ROUTED, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, ROUTED, TRIANGLE, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.stencil.asynchronous.folded import folded
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Launch, Mode
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Choice:
         """Return the launch for a problem."""
         if self.form == BATCHED:
             return self.geometry.batched(problem.m, problem.n, problem.batch)
+        if self.form == TRIANGLE:
+            return self.geometry.launch(*folded(self.geometry, problem.n), problem.k)
         sizes = problem.m, problem.n, problem.k
         if self.kernel is not None:
             return self.kernel.geometry.launch(*sizes)

@@ -39,7 +39,7 @@ def choices_for_triangle(device: Served, problem: Problem, aligned: bool = True)
         geometry = table.kernels[at].geometry
         as_long = _as_long(geometry, problem)
         ns = expected_by_arrays(device.spec, table, as_long, TRIANGLE)[at]
-        chosen = made_choice(table, at, geometry.mode(as_long), device.spec, TRIANGLE)
+        chosen = made_choice(table, at, geometry.mode(problem), device.spec, TRIANGLE)
         found.append(replace(chosen, ns=float(ns)))
     return sorted(found, key=lambda one: one.ns or 0.0)
 

@@ -68,6 +68,9 @@ def check_triangle(bench: Bench) -> None:
         ):  # fmt: skip
             _check(bench, Check(n, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
             _check(bench, Check(n, n, k, nan_in_c=True), rng)
+        # Aligned, and the last tiles moved; scalars that only symmetric results have.
+        n, alpha = 2 * side + 16, -3 if _is_hermitian(bench.variant) else -2 + 1j
+        _check(bench, Check(n, n, 2 * depth, alpha=alpha, beta=-alpha), rng)
     bench.stencil = family
 
 

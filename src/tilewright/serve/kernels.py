@@ -14,7 +14,7 @@ from tilewright.backend import BackendError, CompileError, GemmCall, Kernel, Liv
 from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
 from tilewright.portfolio.batches import choose_batched, choose_grouped
 from tilewright.portfolio.invariant import choose_invariant
-from tilewright.portfolio.kernel import BATCHED, GROUPED
+from tilewright.portfolio.kernel import BATCHED, GROUPED, TRIANGLE
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
@@ -172,6 +172,8 @@ def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) ->
                 known_as = chosen.config, variant, live.dialect, chosen.mode
                 if chosen.form == GROUPED:
                     source = chosen.stencil.grouped_source(*known_as)
+                elif chosen.form == TRIANGLE:
+                    source = chosen.stencil.triangle_source(*known_as)
                 else:
                     source = chosen.stencil.source(*known_as)
                 if chosen.form == BATCHED:

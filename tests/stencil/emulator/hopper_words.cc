@@ -311,6 +311,8 @@ words_of_lanes among(int lanes, std::vector<unsigned> words)
     words_of_lanes found;
     for (int i = 0; i < lanes; ++i) {
         const std::vector<unsigned> &one = now.threads[first + i].said[turn - 1];
+        if (one.size() != self->said[turn - 1].size())
+            fault("lanes that say as many words are asked for others");
         found.all.insert(found.all.end(), one.begin(), one.end());
     }
     found.each = found.all.size() / lanes;

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -82,33 +83,33 @@ def masked(
 
 
 def by_tiles(
-    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
+    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle, blocks: float = inf
 ) -> list[Step] | None:
     """Return the same of S, D, C and Z, by a kernel of products that is compiled for triangles.
 
-    None where there is none that can be had, or a whole product is expected to take less; for sums
-    of nothing; and for a Hermitian result of operands that were copied as conjugates, by which
-    kernels know it.
+    None where there is none that can be had, or others are expected to take less: a whole product,
+    or blocks, which are expected to take so many nanoseconds, and a copy behind either; for sums of
+    nothing; and for a Hermitian result of operands that were copied as conjugates, by which kernels
+    know it.
     """
     p, aligned = problem, begin_aligned(call)
     is_known = p.trans_a.conjugated != p.trans_b.conjugated
+    if live.dialect != "cuda" or call.alpha == 0 or p.k == 0:
+        return None
     if triangle.hermitian and p.precision.is_complex and not is_known:
         return None
-    if call.alpha == 0 or p.k == 0:
-        return None
-    found = choices_for_triangle(live, problem, aligned) if live.dialect == "cuda" else []
-    whole = choose(live, problem, aligned).ns
+    found = choices_for_triangle(live, problem, aligned)
+    others = min(blocks, choose(live, problem, aligned).ns or inf) if found else inf
     for one in found:
-        if one.ns is not None and whole is not None and whole + _COPIED < one.ns:
+        if one.ns is not None and others + _COPIED < one.ns:
             return None
         kernel = ready_by(live, one, Variant.of(problem))
         if kernel is None:
             continue
-        launch = one.geometry.launch(*folded(one.geometry, problem.n), problem.k)
         arguments = one.stencil.triangle_arguments(
             one.config, Variant.of(problem), call, lower=triangle.lower
         )
-        steps: list[Step] = [(kernel, launch, arguments)]
+        steps: list[Step] = [(kernel, one.launch(problem), arguments)]
         return [*steps, mirrored(live, problem, call, triangle)] if triangle.filled else steps
     return None
 

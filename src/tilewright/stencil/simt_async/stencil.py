@@ -132,11 +132,17 @@ class SimtAsync(Stencil):
     def triangle_source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return the source whose blocks take the tiles of one triangle (triangle.cuh)."""
-        one = self.source(config, variant, dialect, mode)
-        own = read_source("simt_async/products.cuh"), read_source("simt_async/triangle.cuh")
+        """Return the source whose blocks take the tiles of one triangle (triangle.cuh).
+
+        Threads store what they have: results are not staged.
+        """
+        one = self.source(config, variant, dialect, replace(mode, staged=False))
+        products, triangle = map(
+            read_source, ("simt_async/products.cuh", "simt_async/triangle.cuh")
+        )
+        assert products in one.text
         defines = {**one.defines, "TRIANGLE": 1}
-        return replace(one, text=one.text.replace(*own), defines=defines)
+        return replace(one, text=one.text.replace(products, triangle), defines=defines)
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""

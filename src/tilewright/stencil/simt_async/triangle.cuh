@@ -35,11 +35,11 @@ struct product {
 #define PRODUCTS(x) 1
 
 /* Which of a tile's elements are in the triangle, and inside C. */
-enum share { NO_ELEMENTS, SOME_ELEMENTS, ALL_ELEMENTS };
+enum coverage { NO_ELEMENTS, SOME_ELEMENTS, ALL_ELEMENTS };
 
 struct place_in_triangle : place {
     bool lower;
-    share stored;
+    coverage stored;
 };
 
 HELPER place_in_triangle place_of_tile(const matrices *x, unsigned int number)
@@ -65,7 +65,7 @@ struct result_in_triangle {
     result all;
     isize right;
     bool lower;
-    share stored;
+    coverage stored;
 };
 
 HELPER result_in_triangle result_in(const matrices *x, place_in_triangle p)
@@ -82,8 +82,8 @@ HELPER result_in_triangle result_in(const matrices *x, place_in_triangle p)
 HELPER void store_element(const result *c, elem sum, int row, int column, bool on_diagonal)
 {
     elem *const to = c->at + column * c->ld + row;
-    const elem v = scaled(*c, finished(c, sum, row, column), to); /* scalars are real */
-    *to = HERMITIAN && on_diagonal ? elem_scalar(real_of(v, 0), 0) : v;
+    const elem v = scaled(*c, finished(c, sum, row, column), to);
+    *to = HERMITIAN && on_diagonal ? elem_scalar(real_of(v, 0), 0) : v; /* scalars are real then */
 }
 
 HELPER void store_own_sums(result_in_triangle c, const elem *sum, shared_at tiles)
