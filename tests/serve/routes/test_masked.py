@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 from types import SimpleNamespace
 
 import numpy as np
@@ -103,13 +102,13 @@ def tiles(monkeypatch):
     monkeypatch.setattr(route, "kernel_of", lambda _, source: source)
     monkeypatch.setattr(route, "ready_by", lambda _, chosen, variant: chosen)
 
-    def of(letter, n, ops="NT", *, live=H100, offset=0, k=None, alpha=1, blocks=inf, **which):
+    def of(letter, n, ops="NT", *, live=H100, offset=0, k=None, alpha=1, **which):
         row, k = precision(letter), n if k is None else k
         problem = Problem(n, n, k, row, Trans(ops[0]), Trans(ops[1]))
         a, b = (Operand(0, offset, ld) for ld in (problem.lda, problem.ldb))
         call = GemmCall(row, n, n, k, alpha, a, b, 0, Operand(0, 0, n))
         which = {"lower": True, "hermitian": "C" in ops} | which
-        return route.by_tiles(live, problem, call, Triangle(**which), blocks)
+        return route.by_tiles(live, problem, call, Triangle(**which))
 
     return of
 
@@ -149,8 +148,6 @@ def test_small_results_and_other_devices_have_other_launches(tiles, monkeypatch)
     assert tiles("s", 128) is None
     assert tiles("s", 4096, k=0) is None
     assert tiles("s", 4096, alpha=0) is None
-    assert tiles("s", 4096, blocks=1e5) is None
-    assert tiles("s", 4096, blocks=1e7) is not None
     assert tiles("s", 4096, live=SimpleNamespace(**{**vars(H100), "dialect": "opencl"})) is None
     monkeypatch.setattr(route, "ready_by", lambda *_: None)
     assert tiles("s", 4096) is None

@@ -94,19 +94,6 @@ def test_a_block_apart_is_below_the_diagonal(update):
     assert found._group.apart in [(x.row, x.column) for x in found.pieces if x.row > x.column]
 
 
-@pytest.mark.parametrize(("n", "name"), [(4096, "tiles"), (4097, "blocks")])
-def test_blocks_serve_where_a_triangle_has_no_instance_for_odd_columns(monkeypatch, n, name):
-    """Of complex64 with both operands across k there is none; the copies are checked one by one."""
-    for module in (rank_k, masked):
-        monkeypatch.setattr(module, "ready_by", lambda *_: Native())
-        monkeypatch.setattr(module, "kernel_of", lambda _, source: source.entry)
-    row, matrix = precision("c"), Operand(0, 0, n)
-    problem = Problem(n, n, n, row, Trans.N, Trans.T)
-    call = GemmCall(row, n, n, n, 1, matrix, matrix, 0, Operand(0, 0, n))
-    laid = rank_k.lay_out_triangle(H100, problem, call, "", Space(), Triangle(True))
-    assert (len(laid.steps) == 1) == (name == "tiles")
-
-
 def test_one_matrix_is_copied_once_for_both_operands(monkeypatch):
     copied = []
     monkeypatch.setattr(rank_k, "masked", lambda _, *given: copied.append(given) or [])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 
@@ -83,14 +82,13 @@ def masked(
 
 
 def by_tiles(
-    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle, blocks: float = inf
+    live: LiveDevice, problem: Problem, call: GemmCall, triangle: Triangle
 ) -> list[Step] | None:
     """Return the same of S, D, C and Z, by a kernel of products that is compiled for triangles.
 
-    None where there is none that can be had, or others are expected to take less: a whole product,
-    or blocks, which are expected to take so many nanoseconds, and a copy behind either; for sums of
-    nothing; and for a Hermitian result of operands that were copied as conjugates, by which kernels
-    know it.
+    None where there is none that can be had, or a whole product and a copy are expected to take
+    less; for sums of nothing; and for a Hermitian result of operands that were copied as conjugates,
+    by which kernels know it.
     """
     p, aligned = problem, begin_aligned(call)
     is_known = p.trans_a.conjugated != p.trans_b.conjugated
@@ -99,9 +97,9 @@ def by_tiles(
     if triangle.hermitian and p.precision.is_complex and not is_known:
         return None
     found = choices_for_triangle(live, problem, aligned)
-    others = min(blocks, choose(live, problem, aligned).ns or inf) if found else inf
+    whole = choose(live, problem, aligned).ns if found else None
     for one in found:
-        if one.ns is not None and others + _COPIED < one.ns:
+        if one.ns is not None and whole is not None and whole + _COPIED < one.ns:
             return None
         kernel = ready_by(live, one, Variant.of(problem))
         if kernel is None:

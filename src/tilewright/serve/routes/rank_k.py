@@ -124,7 +124,7 @@ def lay_out_triangle(
         steps, problem, call = _copied(live, problem, call, space)
     found = masked(live, problem, call, triangle)
     if found is None:
-        found = by_tiles(live, problem, call, triangle, _ns_of_group(live, problem, call))
+        found = by_tiles(live, problem, call, triangle)
     if found is not None:
         return Laid([*steps, *found], "syrk", why=why)
     update = _Update(live, problem, call, space, triangle)
@@ -256,12 +256,14 @@ class _Update:
     def _kernel_for_group(self) -> _Group | None:
         """Return the kernel that computes all blocks in one launch.
 
-        It is chosen for `_half` of the product.
+        It is chosen for a product of half of C's columns, and a large tile more of rows, as
+        diagonal blocks are computed whole.
         """
-        half, of = _half(self._problem), Variant.of(self._problem)
+        p = self._problem
+        half = replace(p, m=p.m + _LARGE, n=-(-p.n // 2), lda=p.lda + _LARGE, ldc=p.ldc + _LARGE)
         found = choices_for_group(self._live, [half], begin_aligned(self._call))
         for group in sorted((self._waves(one, half) for one in found), key=lambda one: one.ns):
-            kernel = ready_by(self._live, group.chosen, of)
+            kernel = ready_by(self._live, group.chosen, Variant.of(p))
             if kernel is not None:
                 return group._replace(kernel=kernel)
         return None
@@ -346,22 +348,6 @@ class _Update:
         if held:
             source, most = source.run_if_zero(), _RESIDENT * self._live.spec.multiprocessors
         return kernel_of(self._live, source), one.launch(n, side, most), arguments
-
-
-def _half(p: Problem) -> Problem:
-    """Return a product that takes as long as blocks: half of C's columns, and more of its rows.
-
-    By a large tile, as diagonal blocks are computed whole.
-    """
-    return replace(p, m=p.m + _LARGE, n=-(-p.n // 2), lda=p.lda + _LARGE, ldc=p.ldc + _LARGE)
-
-
-def _ns_of_group(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
-    """Return what blocks of one launch surely take; infinity where no kernel takes groups."""
-    if live.dialect != "cuda":
-        return inf
-    found = choices_for_group(live, [_half(problem)], begin_aligned(call))
-    return _SURELY * min((one.ns or inf for one in found), default=inf)
 
 
 def _sides(n: int, chosen: Choice) -> tuple[int, int]:
