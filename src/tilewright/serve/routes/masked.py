@@ -87,8 +87,8 @@ def by_tiles(
     """Return the same of S, D, C and Z, by a kernel of products that is compiled for triangles.
 
     None where there is none that can be had, or a whole product and a copy are expected to take
-    less; for sums of nothing; and for a Hermitian result of operands that were copied as conjugates,
-    by which kernels know it.
+    less; for sums of nothing; and for a Hermitian result of operands that were copied as
+    conjugates, by which kernels know it.
     """
     p, aligned = problem, begin_aligned(call)
     is_known = p.trans_a.conjugated != p.trans_b.conjugated
