@@ -1,9 +1,9 @@
 /* Persistent blocks that compute one triangle of a square C, and write nothing of the other.  It stands
  * in the place of products.cuh; a launch's n is C's columns, or their negative for the triangle above.
  *
- *     | 0          |     tiles, each as long a way as any (asynchronous/triangle.cuh): those that the
- *     | 1  2       |     diagonal cuts are computed whole, and of them is stored what lies in the
- *     | 3  4  5    |     triangle, element by element
+ *     | 0          |     its tiles, in the order that asynchronous/triangle.cuh has: 0, 2, 5 and 9,
+ *     | 1  2       |     which the diagonal cuts, are computed whole, and of them only what lies in
+ *     | 3  4  5    |     the triangle is stored, element by element; of the others all is
  *     | 6  7  8  9 |
  *
  * Of op(A) and its own conjugate transpose the triangle is Hermitian: elements on the diagonal are
