@@ -7,6 +7,7 @@ import pytest
 
 import tilewright.backend.opencl.device as opencl_device
 from tilewright.backend import CompileError, OutOfMemoryError, device, devices
+from tilewright.backend.base import LaunchError
 from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.microbench.peak import measured_peak
 from tilewright.precision import precision
@@ -25,6 +26,21 @@ def test_a_kernel_runs_and_is_timed(live):
     got = np.empty(16, "f4")
     live.download(memory, got)
     assert np.array_equal(got, 2 * np.arange(16))
+    live.free(memory)
+
+
+def test_a_forked_process_neither_copies_nor_launches(live, monkeypatch):
+    """It would wait for threads that stayed in its parent."""
+    memory, kernel, got = live.upload(np.ones(4, "f4")), live.compile(DOUBLE_IT), np.empty(4, "f4")
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "_process", 0)
+        for action in (
+            lambda: live.upload(got),
+            lambda: live.download(memory, got),
+            lambda: live.launch(kernel, Launch((4, 1), (1, 1)), (memory,)),
+        ):
+            with pytest.raises(LaunchError, match="use multiprocessing's 'spawn'"):
+                action()
     live.free(memory)
 
 

@@ -263,6 +263,7 @@ class OpenCLDevice(LiveDevice):
             )  # fmt: skip
 
     def _copy(self, to: Any, source: Any, **places: Any) -> None:
+        self._refuse_children()
         to_host = isinstance(to, np.ndarray)
         size = (to if to_host else source).nbytes
         try:
@@ -327,6 +328,16 @@ class OpenCLDevice(LiveDevice):
             self.queue.finish()
             memory.release()
 
+    def _refuse_children(self) -> None:
+        """Say what to do in a forked process, where nobody does what is enqueued.
+
+        OpenCL's threads stayed in the parent.
+        """
+        if os.getpid() != self._process:
+            raise LaunchError(
+                "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
+            )
+
     def launch(
         self,
         kernel: Kernel,
@@ -336,10 +347,7 @@ class OpenCLDevice(LiveDevice):
         after: Sequence[Any] = (),
     ) -> Event:
         """Enqueue a kernel and return at once."""
-        if os.getpid() != self._process:  # OpenCL's threads stayed in the parent
-            raise LaunchError(
-                "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
-            )
+        self._refuse_children()
         size = launch.threads
         block = launch.block if launch.batch == 1 else (*launch.block, 1)
         assert isinstance(kernel, _CompiledKernel)
