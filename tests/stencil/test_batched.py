@@ -63,9 +63,10 @@ def test_tensor_cores_compute_batches(tmp_path: Path, name: str) -> None:
     check(emulated, stencil("wgmma").batch_configs(variant(name))[0], name)
 
 
+@pytest.mark.every(2)
 @needs_compiler
-@pytest.mark.parametrize("pingpong", [0, 1])
 @pytest.mark.parametrize("name", ["bf16TN", "fp16_f32NT", "int8TN"])
+@pytest.mark.parametrize("pingpong", [0, 1])
 def test_persistent_blocks_go_through_the_tiles_of_all_products(
     tmp_path: Path, name: str, pingpong: int
 ) -> None:

@@ -66,7 +66,7 @@ def width(of: Variant, short_m: int, wanted: int) -> dict[str, int]:
     return {"block_m" if short_m else "block_n": max(wanted, widths(of.precision)[0])}
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(7)
 @pytest.mark.parametrize("short_m", [0, 1])
 @pytest.mark.parametrize(
     "name", ["sNN", "dTT", "cCN", "zNC", "bf16TN", "fp16_f32NT", "int8TN", "e4m3TN"]
