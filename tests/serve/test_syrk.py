@@ -150,7 +150,7 @@ def test_16_bit_matrices_are_rounded_once(out):
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("uplo", ["L", "U"])
 def test_what_residues_refuse_is_updated_by_blocks(live, monkeypatch, dtype, uplo):
-    monkeypatch.setattr(rank_k, "_SIDE_OF_REFUSED", 64)
+    monkeypatch.setattr(rank_k, "LEAST_SIDE", 64)
     rng = np.random.default_rng(6)
     a = drawn(rng, (190, 70), dtype)
     a[3] *= 2.0**-500  # a side so short that residues leave it

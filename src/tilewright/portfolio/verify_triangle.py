@@ -13,12 +13,9 @@ from tilewright.stencil.asynchronous.folded import folded
 from tilewright.stencil.call import GemmCall
 from tilewright.stencil.geometry import Launch
 from tilewright.tuning.matrices import Matrix, apply, exact_result, integers, poison
-from tilewright.tuning.verify import Bench, Check, WrongResultError
+from tilewright.tuning.verify import SHARED_STEPS, Bench, Check, WrongResultError
 
 __all__ = ["Triangular", "check_triangle"]
-
-# Steps along k from which blocks share the tiles of a wave that is not full.
-_SHARED = 192
 
 
 class Triangular:
@@ -63,7 +60,7 @@ def check_triangle(bench: Bench) -> None:
     for lower in (True, False):
         bench.stencil = Triangular(family, lower)  # type: ignore[assignment]
         for n, k in (
-            (1, 1), (side - 3, depth + 3), (2 * side, _SHARED), (2 * side + 7, 2 * depth + 5),
+            (1, 1), (side - 3, depth + 3), (2 * side, SHARED_STEPS), (2 * side + 7, 2 * depth + 5),
             (side + 1, 0),
         ):  # fmt: skip
             _check(bench, Check(n, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)

@@ -18,7 +18,10 @@ from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
 from tilewright.stencil.table import Part
 
-__all__ = ["Block", "Piece", "Triangle", "blocks_of"]
+__all__ = ["LEAST_SIDE", "Block", "Piece", "Triangle", "blocks_of"]
+
+LEAST_SIDE = 2048
+"""Of blocks that are launched one after the other: with it one fills a GPU."""
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,23 @@ from tilewright.stencil.geometry import PLAIN, Mode
 from tilewright.timeline import span
 from tilewright.tuning.matrices import Matrix, apply, exact_result, integers, normal, poison
 
-__all__ = ["Bench", "Check", "WrongResultError", "certify", "classes", "error_bound", "screen"]
+__all__ = [
+    "SHARED_STEPS",
+    "Bench",
+    "Check",
+    "WrongResultError",
+    "certify",
+    "classes",
+    "error_bound",
+    "screen",
+]
 
 
 # Elements: a multiple of every vector that a kernel reads.
 _WIDEST = 16
 
 # Persistent blocks share a tile of so many steps along k among three and more; so do slices.
-_SHARED = 192
+SHARED_STEPS = 192
 
 # So few of them that each has a whole tile and a share of another, in a result of 2 x 2 tiles.
 _FEW_BLOCKS = 3
@@ -246,8 +255,8 @@ def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
     """Return sizes that give inner blocks, edge blocks and a remainder in k.
 
     Where tiles go round a ring of stages, or blocks share the steps along k, every block
-    of them goes round more than once; persistent blocks share steps from `_SHARED` on, and tiles
-    are in slices where halving the steps saves more than adding slices up takes.
+    of them goes round more than once; persistent blocks share steps from `SHARED_STEPS` on, and
+    tiles are in slices where halving the steps saves more than adding slices up takes.
     """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
     steps = 1
@@ -257,7 +266,7 @@ def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
     depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
     cut = stencil.geometry(config).split_k
     if config.get("stream_k") or cut is not None:
-        depth += _SHARED
+        depth += SHARED_STEPS
     if cut is not None:
         depth += 2 * block_k * math.ceil(cut.reduction_cycles / cut.step_cycles)
     return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth

@@ -102,11 +102,12 @@ float e4m3_of_bits(unsigned bits)
                             : std::ldexp(fraction / 8.0f, -6));
 }
 
-float e4m3_value(unsigned bits)
+/* A number by its bits, of so many that are computed once. */
+template <float (*OF_BITS)(unsigned), int COUNT> float looked_up(unsigned bits)
 {
     static const std::vector<float> all = [] {
-        std::vector<float> v(256);
-        for (int i = 0; i < 256; ++i) v[i] = e4m3_of_bits(i);
+        std::vector<float> v(COUNT);
+        for (int i = 0; i < COUNT; ++i) v[i] = OF_BITS(i);
         return v;
     }();
     return all[bits];
@@ -190,15 +191,7 @@ float float_of_bits(unsigned bits)
     return v;
 }
 
-float half_of_bits(unsigned bits)
-{
-    static const std::vector<float> all = [] {
-        std::vector<float> v(65536);
-        for (int i = 0; i < 65536; ++i) v[i] = half_value(i);
-        return v;
-    }();
-    return all[bits];
-}
+float half_of_bits(unsigned bits) { return looked_up<half_value, 65536>(bits); }
 
 unsigned short half_bits(float v)
 {
@@ -229,7 +222,7 @@ double value_of(kind k, const char *at)
     case F16: return half_of_bits(bits);
     case BF16: return float_of_bits(bits << 16);
     case TF32: return float_of_bits(bits & ~0x1fffu); /* the rest is not looked at */
-    case E4M3: return e4m3_value(bits);
+    case E4M3: return looked_up<e4m3_of_bits, 256>(bits);
     case E5M2: return half_of_bits(bits << 8);
     default: return (signed char)bits;
     }

@@ -43,7 +43,7 @@ from tilewright.serve.routes.one_launch import group_step
 from tilewright.serve.routes.realigned import copied, way_of, ways
 from tilewright.serve.routes.residues.options import PLAIN, Residues
 from tilewright.serve.steps import Laid, MemorySpace, Step
-from tilewright.serve.triangle import Block, Piece, Triangle, blocks_of
+from tilewright.serve.triangle import LEAST_SIDE, Block, Piece, Triangle, blocks_of
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import aligned_ld
 from tilewright.stencil.asynchronous.triangle import MovedTriangle
@@ -69,13 +69,13 @@ _LONGER = 1.2
 # expected counts where there is one: updates of 2048 and 4096 took up to 1.15 times that (H100).
 _APART, _SURELY = 2000.0, 1.15
 
-# Where each block is a launch, one after the other: the least side, with which one fills a GPU; the
-# same on OpenCL's devices, CPUs among them; and how many are on the diagonal at most.
-_LEAST_SIDE, _LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 2048, 256, 16
+# Where each block is a launch, one after the other: the least side on OpenCL's devices, CPUs among
+# them; and how many are on the diagonal at most.
+_LEAST_SIDE_OF_OPENCL, _MOST_BLOCKS = 256, 16
 
-# Least side and largest count of diagonal blocks where they are for what a guard refuses: few, as
-# each block is a launch of 1 to 3 us (H200) that mostly returns at once.
-_SIDE_OF_REFUSED, _MOST_REFUSED = 2048, 4
+# Diagonal blocks where they are for what a guard refuses: few, as each block is a launch of 1 to
+# 3 us (H200) that mostly returns at once.
+_MOST_REFUSED = 4
 
 # Thread blocks for each multiprocessor in a copy that mostly returns at once.
 _RESIDENT = 8
@@ -139,7 +139,7 @@ def _by_residues(
     from tilewright.serve.routes.residues.chain import chain_of
 
     chain = chain_of(live, space, problem, call, asked, triangle)
-    side = _side(problem.n, _SIDE_OF_REFUSED, _MOST_REFUSED)
+    side = _side(problem.n, LEAST_SIDE, _MOST_REFUSED)
     update = _Update(live, problem, call, space, triangle, side)
     native = [chain.native(*one.of(problem, call)) for one in update.pieces]
     steps = [*chain.by_residues(report), *update.around(native, chain.decision)]
@@ -173,7 +173,7 @@ def _by_parts(
     if arithmetic != "fp32":
         mirror = [mirrored(live, problem, call, triangle)] if triangle.filled else []
         return Laid([*steps, *mirror], name, arithmetic, why)
-    side = _side(problem.n, _SIDE_OF_REFUSED, _MOST_REFUSED)
+    side = _side(problem.n, LEAST_SIDE, _MOST_REFUSED)
     update = _Update(live, problem, call, space, triangle, side)
     refused = [chain.ieee(*one.of(problem, call)) for one in update.pieces]
     steps = [*steps, *update.around(refused, chain.decision)]
@@ -235,7 +235,7 @@ class _Update:
         self._live, self._problem, self._call = live, problem, call
         self._triangle = triangle
         n, most, on_cuda = problem.n, 0, live.dialect == "cuda"
-        least = _LEAST_SIDE if on_cuda else _LEAST_SIDE_OF_OPENCL
+        least = LEAST_SIDE if on_cuda else _LEAST_SIDE_OF_OPENCL
         self._side = side or _side(n, least, _MOST_BLOCKS)
         self._group = self._kernel_for_group() if on_cuda and not side else None
         if self._group is not None:
@@ -359,7 +359,7 @@ def _sides(n: int, chosen: Choice) -> tuple[int, int]:
 
 def _side_of_large(n: int) -> int:
     """Return the side of diagonal blocks that are launches of their own."""
-    return _side(n, _LEAST_SIDE, _MOST_BLOCKS)
+    return _side(n, LEAST_SIDE, _MOST_BLOCKS)
 
 
 def _side(n: int, unit: int, most: int) -> int:

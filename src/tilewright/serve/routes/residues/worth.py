@@ -10,6 +10,7 @@ from tilewright.problem import Problem
 from tilewright.serve.routes.realigned import expected_ns, way_of
 from tilewright.serve.routes.residues.cuts import Cut, cuts_of, passes_of, workspace_bytes
 from tilewright.serve.routes.residues.options import Residues
+from tilewright.serve.triangle import LEAST_SIDE
 
 __all__ = ["best_cut", "is_worth", "least_bytes"]
 
@@ -25,9 +26,8 @@ _INT8_PER_SECOND, _FP8_PER_SECOND = 14 * 2 * 8192**3 / 9.83e-3, 2 * 8192**3 / 0.
 _TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
 # DGEMM and ZGEMM from 2048 on, and double-double's, where nothing is known of a kernel's time.
 _NATIVE_PER_SECOND, _NATIVE_PAIRS_PER_SECOND = 54e12, 1.48e12
-# What native kernels take for a triangle, of a whole product's time: D from 4096 on (H200).  Those
-# of pairs take no groups, so that up to 2048 columns a triangle is a whole product.
-_NATIVE_TRIANGLE, _WHOLE_OF_PAIRS = 0.55, 2048
+# What native kernels take for a triangle, of a whole product's time: D from 4096 on (H200).
+_NATIVE_TRIANGLE = 0.55
 # Calls from 3072 to 16384 took up to 8 % more than is expected here, and may take more moduli.
 _SURELY = 1.05
 
@@ -70,7 +70,8 @@ def is_worth(
     """
     seconds = _residue_seconds(live.spec, problem, cut, triangle)
     native = _native_seconds(live, problem, call, together)
-    whole = problem.precision.parts == 2 and problem.n <= _WHOLE_OF_PAIRS
+    # Kernels of pairs take no groups: a triangle of one block is a whole product.
+    whole = problem.precision.parts == 2 and problem.n <= LEAST_SIDE
     return _SURELY * seconds < (_NATIVE_TRIANGLE * native if triangle and not whole else native)
 
 
