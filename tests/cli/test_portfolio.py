@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +70,13 @@ def test_show_tells_of_kernels(shipped, capsys):
     assert (row["modes"], row["won"]) == (["plain", "scalar"], [[4096, 4096, 4096]])
     assert run(["portfolio", "show", "s", *GPU]) == 0
     assert "4096x4096x4096" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_show_says_what_a_kernel_is_compiled_for_besides_products(ship, capsys):
+    one = kernel(SQUARE)
+    ship(replace(one, grouped=dict(one.modes), triangle=dict(one.modes)))
+    (row,) = told(capsys, "show", "s", *GPU)
+    assert [row[form] for form in ("batched", "grouped", "triangle")] == [[], ["plain"], ["plain"]]
 
 
 def test_verify_reads_everything(shipped, capsys, tmp_path):

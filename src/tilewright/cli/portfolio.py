@@ -66,7 +66,14 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
             "kernel": one.name,
             "config": dict(one.config),
             "modes": [str(mode) for mode in one.modes],
-            "batched": [str(mode) for mode in one.batched],
+            **{
+                form: [str(mode) for mode in modes]
+                for form, modes in (
+                    ("batched", one.batched),
+                    ("grouped", one.grouped),
+                    ("triangle", one.triangle),
+                )
+            },
             "won": [list(sizes) for sizes in one.won],
             "costs": list(one.costs),
         }
@@ -77,10 +84,10 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
         emit_json(rows)
         return
     emit_lines(
-        ("kernel", "from", "launch modes", "for batches", "won"),
+        ("kernel", "from", "launch modes", "batches", "groups", "triangles", "won"),
         [
             [row["kernel"], row["from"], ", ".join(row["modes"]) or "-",
-             ", ".join(row["batched"]) or "-",
+             *(", ".join(row[form]) or "-" for form in ("batched", "grouped", "triangle")),
              ", ".join("x".join(map(str, sizes)) for sizes in row["won"]) or "-"]
             for row in rows
         ],
