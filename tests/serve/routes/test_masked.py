@@ -61,7 +61,7 @@ def test_the_upper_triangle_is_told_apart(steps):
     "changes",
     [
         {"letter": "s"},
-        {"letter": "int8", "ops": "TN"},
+        {"letter": "int8"},
         {"letter": "e4m3"},
         {"letter": "e5m2", "ops": "TN"},
         {"ops": "TT"},

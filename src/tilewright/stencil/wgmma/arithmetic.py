@@ -195,7 +195,7 @@ _FOLLOWED, _TRIANGLE = "-epilogue", "-triangle"
 NAMED = (
     *ARITHMETICS,
     *(f"{letter}{_FOLLOWED}" for letter in ("bf16", "e4m3", "int8")),
-    *(f"{letter}{_TRIANGLE}" for letter in ("bf16", "bf16_f32", "e4m3", "tf32")),
+    *(f"{letter}{_TRIANGLE}" for letter in ("bf16", "bf16_f32", "e4m3", "int8", "tf32")),
 )
 
 
