@@ -59,9 +59,10 @@ HELPER shared_at turn_of(shared_at arena, unsigned int consumer)
     return arena + BARRIERS_AT + (2 * STAGES + consumer) * 8;
 }
 
-/* A stage is full when its block's producer has said how many bytes come, and they are
- * there, or when each of its warps has said that its chunks are; empty when every warp of every consumer that reads what this block's producer
- * brings has said so.  A consumer may multiply when every warp of the one before says so. */
+/* A stage is full when its block's producer has said how many bytes come and they are there, or when
+ * each of its warps has said that its chunks are; empty when every warp of every consumer that reads
+ * what this block's producer brings has said so.  A consumer may multiply when every warp of the one
+ * before says so. */
 HELPER void begin_barriers(shared_at arena)
 {
     UNROLL for (int s = 0; s < STAGES; ++s) {

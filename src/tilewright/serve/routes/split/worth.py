@@ -48,8 +48,8 @@ def is_worth(problem: Problem, device: DeviceSpec) -> bool:
 def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bool:
     """Whether one chain of all products of a batch is expected to take the least time.
 
-    Less than a chain a product, and than SGEMM of all.  Sums of what fills no more than the device
-    are compensated, which has no kernels for batches.
+    Less than a chain a product, and than SGEMM of all.  What fills no more than the device stays a
+    chain a product: its sums are compensated, which was not measured in batches.
 
     Parameters
     ----------
