@@ -163,6 +163,6 @@ def _products(
             often = not promote_k or 0 < config.integer("promote_k") <= promote_k
             if config in space and often:
                 yield f"{name} {config.id}", family.source(config, variant, "cuda")
-                if made.routed and config.integer("multiprocessors") and not made.triangle:
+                if made.routed and not made.triangle:
                     batch = family.source_for_batch_of_parts(config, variant)
                     yield f"{name} batches {config.id}", batch

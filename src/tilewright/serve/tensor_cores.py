@@ -93,7 +93,7 @@ def config_for(
     compensated : bool
         Whether it has to make up for the roundings of sums that leave it (`Wgmma.compensates`).
     products : int
-        Of a batch: of several, configs have persistent blocks, which go through all of them.
+        Of a batch, in one launch.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def config_for_triangle(
     tuple or None
         None where the device runs none.
     """
-    able = _able(variant, device, promote_k, compensated, False)
+    able = _able(variant, device, promote_k, compensated)
     if able is None or able.model is None:
         return None
     expected = [
@@ -152,8 +152,6 @@ def _expected(
     variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
     compensated: bool, products: int,
 ) -> tuple[Config, float]:  # fmt: skip
-    stays = products > 1
-    # No config compensates the sums of TF32's parts, which are not served but to measure them.
     # Parts run along k in aligned columns, as the copy engine takes them.
     ld = aligned_ld(size[2], 1)
     problem = Problem(
@@ -163,9 +161,7 @@ def _expected(
         chosen = config_for_triangle(variant, device, problem, promote_k, compensated)
         if chosen is not None:
             return chosen
-    able = _able(variant, device, promote_k, compensated, stays) or _able(
-        variant, device, promote_k, False, stays
-    )
+    able = _able(variant, device, promote_k, compensated)
     if able is None:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
     found = fastest(device, able, problem, True, 0)
@@ -177,12 +173,9 @@ def _expected(
 
 @lru_cache(maxsize=64)
 def _able(
-    variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool, stays: bool
+    variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool
 ) -> Held | None:
-    """Return the configs that were timed and promote as is asked, with the model of their times.
-
-    With `stays` those with persistent blocks, where there are any: what compensates has none.
-    """
+    """Return the configs that were timed and promote as is asked, with the model of their times."""
     family, of = wgmma(), variant.arithmetic
     portfolio = shipped_for(_CAPABILITY, "passes")
     if portfolio is None:
@@ -200,9 +193,8 @@ def _able(
         and (not promote_k or 0 < one.config.integer("promote_k") <= promote_k)
         and (not compensated or family.compensates(one.config, variant))
     ]
-    persistent = [one for one in found if stays and one.config.integer("multiprocessors") > 0]
     # As one's own, which serve every launch mode.
-    held = [(one, portfolio, True) for one in persistent or found]
+    held = [(one, portfolio, True) for one in found]
     return held_of(held, Variant(operands_of(of), Trans.T, Trans.N), device) if held else None
 
 
