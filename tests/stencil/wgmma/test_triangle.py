@@ -53,7 +53,7 @@ def test_a_triangle_is_written_and_nothing_else(
     check_all(run, (1, 70, 200, 390))
 
 
-@pytest.mark.parametrize("name", thorough_but(["f16-f32", "e4m3"], PLAIN))
+@pytest.mark.parametrize("name", thorough_but(["f16-f32", "e4m3", "s8"], PLAIN))
 def test_of_every_type(emulated: EmulatedDevice, name: str) -> None:
     of = variant("TN", replace(PLAIN[name], triangle=True))
     config = small(of, emulated, **SHAPES["turns"], **promoted(name))

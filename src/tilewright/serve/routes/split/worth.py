@@ -49,7 +49,7 @@ def is_worth_together(problem: Problem, products: int, device: DeviceSpec) -> bo
     """Whether one chain of all products of a batch is expected to take the least time.
 
     Less than a chain a product, and than SGEMM of all.  What fills no more than the device stays a
-    chain a product: its sums are compensated, which was not measured in batches.
+    chain a product: one of so few tiles was not measured.
 
     Parameters
     ----------
