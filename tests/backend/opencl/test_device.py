@@ -35,6 +35,8 @@ def test_a_forked_process_neither_copies_nor_launches(live, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(live, "_process", 0)
         for action in (
+            lambda: live.allocate(4),
+            lambda: live.wrap(got),
             lambda: live.upload(got),
             lambda: live.download(memory, got),
             lambda: live.launch(kernel, Launch((4, 1), (1, 1)), (memory,)),
@@ -42,6 +44,18 @@ def test_a_forked_process_neither_copies_nor_launches(live, monkeypatch):
             with pytest.raises(LaunchError, match="use multiprocessing's 'spawn'"):
                 action()
     live.free(memory)
+
+
+def test_a_forked_process_waits_for_nothing(live, monkeypatch):
+    """What its parent enqueued never ends there."""
+    cl = pytest.importorskip("pyopencl")
+    held = cl.UserEvent(live.context)
+    cl.enqueue_barrier(live.queue, wait_for=[held])
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "_process", 0)
+        live.finish()
+    held.set_status(cl.command_execution_status.COMPLETE)
+    live.finish()
 
 
 def test_compile_errors_name_the_first_mistake(live):

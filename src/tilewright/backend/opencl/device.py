@@ -228,6 +228,7 @@ class OpenCLDevice(LiveDevice):
 
     def allocate(self, size: int) -> Any:
         """Return `size` bytes of device memory; at least one, as OpenCL wants."""
+        self._refuse_children()
         flags = self._cl.mem_flags.READ_WRITE
         try:
             return self._cl.Buffer(self.context, flags, max(1, size))
@@ -279,6 +280,7 @@ class OpenCLDevice(LiveDevice):
 
         Only for devices with unified memory; results are visible after `unwrap`.
         """
+        self._refuse_children()
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.USE_HOST_PTR
         try:
             return self._cl.Buffer(self.context, flags, hostbuf=array)
@@ -331,7 +333,7 @@ class OpenCLDevice(LiveDevice):
     def _refuse_children(self) -> None:
         """Say what to do in a forked process, where nobody does what is enqueued.
 
-        OpenCL's threads stayed in the parent.
+        OpenCL's threads stayed in the parent, with the locks that they held.
         """
         if os.getpid() != self._process:
             raise LaunchError(
@@ -370,9 +372,10 @@ class OpenCLDevice(LiveDevice):
         return OpenCLEvent(event, self.id, kernel.entry, then)
 
     def finish(self) -> None:
-        """Block until everything enqueued has ended."""
-        with span("wait"):
-            self.queue.finish()
+        """Block until everything enqueued has ended; a forked process has enqueued nothing."""
+        if os.getpid() == self._process:
+            with span("wait"):
+                self.queue.finish()
 
 
 def devices() -> list[LiveDevice]:
