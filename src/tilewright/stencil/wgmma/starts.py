@@ -21,8 +21,8 @@ _NAMES = (
 # Products of two parts, whose sums are promoted every 32 steps: what a Triton kernel of the same
 # products needed for errors below single precision's.  Of 107 timed of fp16x3 on 50 products and
 # triangles these lose least together, 1 % in the mean; of ten that were repeated for 0.35 s at 4096
-# to 16384 none took 1 % less than the first.  Where roundings of promotions are made up for, the last
-# three serve (H200, 2026-11-29).
+# to 16384 none took 1 % less than the first.  The last three serve where roundings of promotions
+# are made up for (H200, 2026-11-29).
 _PROMOTED: tuple[tuple[int, ...], ...] = (
     (256, 128, 128, 2, 0, 128, 2, 32, 1, 1, 1, 1, 8, 132),
     (128, 192, 64, 3, 0, 128, 2, 32, 1, 1, 1, 1, 8, 132),
