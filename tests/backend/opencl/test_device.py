@@ -37,6 +37,7 @@ def test_a_forked_process_neither_copies_nor_launches(live, monkeypatch):
         for action in (
             lambda: live.allocate(4),
             lambda: live.wrap(got),
+            lambda: live.pinned(4).__enter__(),
             lambda: live.upload(got),
             lambda: live.download(memory, got),
             lambda: live.launch(kernel, Launch((4, 1), (1, 1)), (memory,)),

@@ -52,6 +52,15 @@ def test_a_kernel_that_ships_serves(steps, letter, ops, n):
     assert arguments[-1] == np.int32(1)
 
 
+@pytest.mark.parametrize(("letter", "kind"), [("int8", np.int32), ("e4m3", np.float32)])
+def test_scalars_are_of_the_sums_type(steps, letter, kind):
+    """Integers of 32 bits are more than single precision has digits for."""
+    alpha, beta = 2**24 + 1, -3
+    [(_, _, arguments)] = steps(letter, 4096, 4096, "TN", alpha=alpha, beta=beta)
+    found = [x for x in arguments if type(x) is kind][:2]
+    assert found == [kind(alpha), kind(beta)]
+
+
 def test_the_upper_triangle_is_told_apart(steps):
     [(_, _, arguments)] = steps("bf16", 4096, 4096, lower=False)
     assert arguments[-1] == np.int32(0)

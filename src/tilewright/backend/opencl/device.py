@@ -311,6 +311,7 @@ class OpenCLDevice(LiveDevice):
 
         Drivers lock its pages (cl_mem_flags: CL_MEM_ALLOC_HOST_PTR).
         """
+        self._refuse_children()
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
         access = self._cl.map_flags.READ | self._cl.map_flags.WRITE
         size = max(1, size)
