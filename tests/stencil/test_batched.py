@@ -9,7 +9,7 @@ import pytest
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.portfolio.measure_batches import batch_configs
-from tilewright.portfolio.verify import Batched, Grouped, check_batches
+from tilewright.portfolio.verify import Batched, Grouped, check_batches, check_groups
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
@@ -94,6 +94,7 @@ def test_short_sums_of_16_bits_compute_batches(tmp_path: Path, name: str) -> Non
 def check_group(device, family, config: Config, of) -> None:
     kernel = device.compile(family.grouped_source(config, of, device.dialect))
     certify(device, kernel, Grouped(family, config, of), config, of)
+    check_groups(Bench(device, kernel, Grouped(family, config, of), config, of))
 
 
 @needs_compiler

@@ -22,7 +22,7 @@ from tilewright.stencil.geometry import Launch, Mode
 from tilewright.stencil.table import Part
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
-__all__ = ["Batched", "Grouped", "Verified", "check_batches", "verify"]
+__all__ = ["Batched", "Grouped", "Verified", "check_batches", "check_groups", "verify"]
 
 # Of a batch, where blocks stay: so few that each computes tiles of several products.
 _BLOCKS = 2
@@ -232,6 +232,15 @@ def check_batches(bench: Bench) -> None:
         bench.exact(Check(m, n, k, nan_in_c=True), rng)
 
 
+def check_groups(bench: Bench) -> None:
+    """Check problems that are smaller than a tile, of operands that are not; it is `Grouped`."""
+    rng, family = np.random.default_rng(3), bench.stencil
+    assert isinstance(family, Grouped)
+    m, n = (bench.config.integer(f"block_{side}") + family.unit for side in "mn")
+    k = 2 * bench.config.integer("block_k") + 5
+    bench.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
+
+
 def _wrong(
     live: CUDADevice, portfolio: Portfolio, kernel: PortfolioKernel, mode: Mode, code: Code
 ) -> str:
@@ -242,7 +251,8 @@ def _wrong(
         if code.digest in kernel.routed.values():
             decision = live.upload(np.zeros(1, np.int32))
             family = _Routed(family, decision)
-        if code.digest in kernel.grouped.values():
+        grouped = code.digest in kernel.grouped.values()
+        if grouped:
             config = family.grouped_config(kernel.config, kernel.variant)
             kernel = replace(kernel, config=config)
             family = Grouped(family, config, kernel.variant)
@@ -255,6 +265,8 @@ def _wrong(
             check_triangle(Bench(live, loaded, family, kernel.config, kernel.variant, _BLOCKS))
             return ""
         certify(live, loaded, family, kernel.config, kernel.variant)
+        if grouped:
+            check_groups(Bench(live, loaded, family, kernel.config, kernel.variant))
         if batched:
             check_batches(Bench(live, loaded, family, kernel.config, kernel.variant, _BLOCKS))
     except DeviceLostError as error:

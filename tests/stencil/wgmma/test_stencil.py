@@ -28,6 +28,7 @@ from tests.stencil.wgmma.harness import (
     variant,
 )
 from tilewright.backend import LaunchError, Operand
+from tilewright.stencil import TensorMap
 from tilewright.stencil.wgmma import (
     Arithmetic,
     Parts,
@@ -215,7 +216,7 @@ CP_ASYNC_FAULTS = {
     "a stage that others read": ("wait_for(empty_of(arena, at->stage), at->round ^ 1);\n", ";\n"),
     "pieces of another line": ("^ (warp + line % 8)", "^ warp"),
     "lines that are outside": ("down < down_left && ", ""),
-    "elements that are outside": (" && square * SQUARE < along_left", ""),
+    "elements that are outside": (" && square * LINE_ELEMENTS < along_left", ""),
 }
 
 
@@ -345,8 +346,8 @@ FAULTS = {
         "if",
     ),
     "registers are not fenced": ("begin_multiplies();", ""),
-    "too few bytes are expected": ("expect_bytes(full, STAGE_BYTES)",
-                                   "expect_bytes(full, STAGE_BYTES / 2)"),
+    "too few bytes are expected": ("expect_bytes(full, stage_bytes)",
+                                   "expect_bytes(full, stage_bytes / 2)"),
     "another pattern of exchanged pieces": ("8 * ROW_BYTES, ROW_BYTES)", "8 * ROW_BYTES, 32)"),
     "another stride of groups": ("8 * ROW_BYTES, ROW_BYTES)", "4 * ROW_BYTES, ROW_BYTES)"),
     "only one warp of a consumer reports": ("SHARERS * (GROUP / 32) * PEERS", "PEERS"),
@@ -371,6 +372,31 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     config = small(of, emulated, cluster_m=2, cluster_n=2, stages=2, block_k=32)
     with pytest.raises((WrongResultError, LaunchError)):
         Run(emulated, config, of, faulty(Wgmma, old, new)).check(Case(130, 140, 400))
+
+
+def test_boxes_end_with_operands_that_are_shorter_than_a_tile(emulated: EmulatedDevice) -> None:
+    """Rows outside take the copy engine as long as rows inside; nothing is expected of them."""
+    of, case = variant("TN", PLAIN["f16"]), Case(7, 9, 100)
+    config = small(of, emulated)
+    Run(emulated, config, of).check(case)
+    whole = faulty(Wgmma, " && side < SIDE ?", " && side < 0 ?")
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, config, of, whole).check(case)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "rows"), [((1, 1), [7, 9]), ((2, 1), [7, 64]), ((1, 2), [32, 9])]
+)
+def test_boxes_that_blocks_of_a_cluster_share_are_whole(
+    emulated: EmulatedDevice, clusters: tuple[int, int], rows: list[int]
+) -> None:
+    of, memory = variant("TN", PLAIN["f16"]), emulated.allocate(4096)
+    config = small(of, emulated, cluster_m=clusters[0], cluster_n=clusters[1])
+    lies = Parts(memory, 0, 64)
+    arguments = FAMILY.arguments(
+        config, of, TensorCall(7, 9, 64, 1, lies, lies, 0, Operand(memory, 0, 8))
+    )
+    assert [x.box[1] for x in arguments if isinstance(x, TensorMap)] == rows
 
 
 def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedDevice) -> None:

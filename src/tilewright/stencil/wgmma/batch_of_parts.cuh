@@ -36,7 +36,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
                 const int product = (int)(number / all.count);
                 if (run_if[product * step_run_if] == run_value)
                     bring_tile(&a, &b, product * step_parts, product * step_parts, arena, &at,
-                               tile_at(m, n, number % all.count, rank), 0, steps);
+                               tile_at(m, n, number % all.count, rank), 0, steps, bytes_of_stage(m, n));
             }
     } else {
         take_registers();

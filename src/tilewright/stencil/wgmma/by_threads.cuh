@@ -5,7 +5,7 @@
  * engine would leave it:
  *
  *     memory along k:              a line for each row of m (or n), BLOCK_K elements of k
- *     memory along m (or n):       a line for each step of k, SQUARE elements of m; square after square
+ *     memory along m (or n):       a line of m for each step of k; square after square
  *
  * Eight threads bring a line, a chunk of 16 bytes each, and all of them 16 lines at a time.  A chunk
  * that begins anywhere lies in two aligned pieces of memory:
@@ -21,7 +21,7 @@
 #define CHUNK_OF_LINE 8
 
 /* Chunks of a thread, of a tile with a side of m or n. */
-#define CHUNKS_OF(SIDE) ((SIDE) * BLOCK_K / SQUARE / LINES_AT_ONCE)
+#define CHUNKS_OF(SIDE) ((SIDE) * BLOCK_K / LINE_ELEMENTS / LINES_AT_ONCE)
 
 typedef unsigned short operand_bits;
 
@@ -60,7 +60,7 @@ template <int K_FAST> HELPER chunks chunks_of(const operand *x, isize side_at, i
 template <int K_FAST> HELPER int left_of(chunks of, int i)
 {
     const int down = i * LINES_AT_ONCE, square = K_FAST ? 0 : down / BLOCK_K;
-    return (K_FAST ? down : down % BLOCK_K) < of.outer ? of.inner - square * SQUARE : 0;
+    return (K_FAST ? down : down % BLOCK_K) < of.outer ? of.inner - square * LINE_ELEMENTS : 0;
 }
 
 HELPER int shift_of(chunks of) { return (int)(ADDRESS(of.at) % 16); }
@@ -72,7 +72,7 @@ template <int SIDE, int K_FAST> HELPER void read_tile(pieces *to, chunks of)
     UNROLL for (int i = 0; i < CHUNKS_OF(SIDE); ++i) {
         const int square = K_FAST ? 0 : i * LINES_AT_ONCE / BLOCK_K;
         const int down = K_FAST ? i : i % (BLOCK_K / LINES_AT_ONCE);
-        const operand_bits *const at = of.at + square * SQUARE + down * of.apart;
+        const operand_bits *const at = of.at + square * LINE_ELEMENTS + down * of.apart;
         const unsigned long long piece = ADDRESS(at) - shift;
         const int left = left_of<K_FAST>(of, i);
         read_piece(to[i].word, piece, left > 0);
@@ -103,7 +103,7 @@ template <int SIDE, int K_FAST> HELPER void put_tile(shared_at tile, const piece
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages become
  * free.  Memory is read before they are. */
 HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at arena, ring *at, tile c,
-                       unsigned int first, unsigned int steps)
+                       unsigned int first, unsigned int steps, int)
 {
     pieces of_a[CHUNKS_OF(BLOCK_M)], of_b[CHUNKS_OF(BLOCK_N)];
     ROLLED for (unsigned int t = 0; t < steps; ++t) {

@@ -5,7 +5,7 @@
  * copy engine would leave it:
  *
  *     memory along k:              a line for each row of m (or n), BLOCK_K elements of k
- *     memory along m (or n):       a line for each step of k, SQUARE elements of m; square after square
+ *     memory along m (or n):       a line of m for each step of k; square after square
  *
  * A warp brings a line, each lane an element (cp.async), and the four warps four lines at a time:
  *
@@ -40,20 +40,20 @@ HELPER void copy_tile(shared_at tile, const operand *x, isize side_at, isize k_a
     const int down_left = lines < MANY ? (int)lines : MANY;
     const int along_left = elements < MANY ? (int)elements : MANY;
     const operand_bits *const at = x->first + outer * x->ld + inner;
-    UNROLL for (int i = 0; i < SIDE * BLOCK_K / SQUARE / LINES_AT_ONCE; ++i) {
+    UNROLL for (int i = 0; i < SIDE * BLOCK_K / LINE_ELEMENTS / LINES_AT_ONCE; ++i) {
         const int line = i * LINES_AT_ONCE; /* and this warp's */
         const int square = K_FAST ? 0 : line / BLOCK_K, down = K_FAST ? line : line % BLOCK_K;
         const int piece = lane / 4 ^ (warp + line % 8);
         copy_word_if(tile + (line + warp) * 128 + piece * 16 + lane % 4 * 4,
-                     at + square * SQUARE + down * x->ld,
-                     down < down_left && square * SQUARE < along_left);
+                     at + square * LINE_ELEMENTS + down * x->ld,
+                     down < down_left && square * LINE_ELEMENTS < along_left);
     }
 }
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages become
  * free.  Groups without copies follow the last ones, so that one wait is for all stages. */
 HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at arena, ring *at, tile c,
-                       unsigned int first, unsigned int steps)
+                       unsigned int first, unsigned int steps, int)
 {
     ring there = *at; /* the oldest stage under way */
     ROLLED for (unsigned int t = 0; t < steps + UNDER_WAY; ++t) {

@@ -11,8 +11,9 @@ struct problem {
     int m, n;
     isize ldc;
     int k, tiles;
-    int map_a, map_b; /* which maps, and where in them the operands begin */
-    int i0, j0;
+    short map_a, map_b; /* which maps */
+    int stage_bytes;    /* of boxes of these maps, whose operands may be longer than m and n */
+    int i0, j0;         /* where in the maps the operands begin */
 };
 struct group {
     tensor_map maps[MAPS];
@@ -41,7 +42,7 @@ KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(scalar alpha, scalar bet
         give_registers();
         const tile from = {to.i0 + mine->i0, to.j0 + mine->j0};
         if (THREAD_ID % GROUP == 0)
-            bring_tile(a, b, 0, 0, arena, &at, from, 0, steps);
+            bring_tile(a, b, 0, 0, arena, &at, from, 0, steps, mine->stage_bytes);
     } else {
         take_registers();
         const bool aligned =

@@ -126,17 +126,18 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
+        const int bytes = bytes_of_stage(m, n);
 #if PARALLEL_SPLIT_K
         const slice mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
         if (THREAD_ID % GROUP < PRODUCERS)
             bring_tile(&a, &b, 0, 0, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
-                       mine.count);
+                       mine.count, bytes);
 #else
         if (THREAD_ID % GROUP < PRODUCERS)
             for (way on = way_of(all, 0, 1); is_there(on, all, PRODUCTS_OF_BLOCK);
                  go_on(&on, all, 1))
                 bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
-                           tile_at(m, n, on.tile, rank, IS_LOWER), 0, steps);
+                           tile_at(m, n, on.tile, rank, IS_LOWER), 0, steps, bytes);
 #endif
     } else {
         take_registers();

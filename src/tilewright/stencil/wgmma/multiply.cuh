@@ -28,7 +28,7 @@ template <int K_FAST> HELPER operand_at start_of(shared_at tile)
 template <int K_FAST> HELPER int distance(int side, int k)
 {
     return K_FAST ? side * ROW_BYTES + k * ELEMENT_BYTES
-                  : side / SQUARE * (BLOCK_K * 128) + k * 128;
+                  : side / LINE_ELEMENTS * (BLOCK_K * 128) + k * 128;
 }
 
 /* Where the parts of the operands in product number i begin, in bytes behind their first ones. */

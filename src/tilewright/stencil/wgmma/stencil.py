@@ -25,6 +25,7 @@ from tilewright.stencil.wgmma.call import (
     TensorCall,
     arguments,
     operand_maps,
+    stage_bytes,
     whole_call,
 )
 from tilewright.stencil.wgmma.constraints import constraints
@@ -89,7 +90,7 @@ class Wgmma(Stencil):
     """
 
     name: ClassVar[str] = "wgmma"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     only_on: ClassVar[str] = "sm_90a"
 
     def suits(self, device: DeviceSpec) -> bool:
@@ -282,15 +283,16 @@ class Wgmma(Stencil):
         geometry, rows = self.geometry(config), []
         for part in parts:
             call = whole_call(part.whole)
-            at = [
+            of_a, of_b = (
                 maps.setdefault(one, len(maps)) for one in operand_maps(call, made, config, k_fast)
-            ]
+            )
+            arriving = stage_bytes(call, made, config, k_fast)
             k = 0 if call.alpha == 0 else call.k
             tiles = math.prod(geometry.tiles(part.m, part.n))
             rows += [
                 row(part.c.memory + part.c.offset * made.result_bytes, part.m, part.n),
                 row(None, part.c.ld, k | tiles << 32),
-                row(None, *at, part.row, part.column),
+                row(None, of_a | of_b << 16, arriving, part.row, part.column),
             ]
         scalar = np.int32 if made.result == "int32" else np.float32
         table = Table(tuple(maps), rows, MAPS, 3 * PROBLEMS)
