@@ -20,7 +20,7 @@ def worth(m, n, k, letter="s"):
     return is_worth(Problem(m, n, k, letter), H100)
 
 
-@pytest.mark.parametrize("n", [1024, 2048, 4096, 8192, 16384])
+@pytest.mark.parametrize("n", [896, 1024, 2048, 4096, 8192, 16384])
 def test_whatever_was_measured_in_parts_is_served_so(n):
     assert worth(n, n, n)
     assert worth(n, n, n, "c")

@@ -13,9 +13,11 @@ from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 __all__ = ["is_worth", "is_worth_together"]
 
 # All of an H100 SXM (2026-11-21).
-# What is left of the chain's 37.6 us at 1024 without bytes and product: six launches, three of
-# which return at once.  The races have 9 to 10 us for these three.
-_LAUNCHES = 12e-6
+# What is left of the chain's 37.6 us at 1024 without bytes and product, of which the fitted costs
+# have the launch: five more, three of which return at once.  Of 48 products of 288 to 2900 rows
+# eight were left to SGEMM with 12 us that took 5 to 20 % longer; with 7 us five are, and none the
+# other way (H200, 2026-11-29).
+_LAUNCHES = 7e-6
 # Either pass reads an element of A or B, the second writes it in two parts of FP16; at 2.8 TB/s,
 # which the passes reach at 8192.  Where the L2 holds both operands a pass is no faster: it is
 # too short for its launch.
@@ -29,7 +31,7 @@ def is_worth(problem: Problem, device: DeviceSpec) -> bool:
     """Whether splitting and multiplying parts is expected to take less time than SGEMM.
 
     By terms that were measured at 1024, 2048, 4096 and 8192; smaller products and other shapes
-    were not measured in parts.  Squares are worth it from about 1000 on.  Results of few tiles
+    were not measured in parts.  Squares are worth it from about 900 on.  Results of few tiles
     are not, however long their sums: single precision divides k among multiprocessors, and a
     product of parts does not.
 
