@@ -249,13 +249,11 @@ def operand_maps(
     """
     # With nothing to sum the maps are never used, but have to be maps.
     k = 0 if call.alpha == 0 else call.k
-    shares = config["cluster_n"], config["cluster_m"]
-    sides, blocks = (call.m, call.n), (config["block_m"], config["block_n"])
-    boxes = zip(map(_rows, sides, blocks, shares), (config["block_k"],) * 2, strict=True)
+    sides, rows = (call.m, call.n), _rows(call, config)
     a, b = (
-        _map(name, parts, arithmetic, along, side, k, box)
-        for name, parts, along, side, box in zip(
-            "ab", (call.a, call.b), k_fast, sides, boxes, strict=True
+        _map(name, parts, arithmetic, along, side, k, (own, config["block_k"]))
+        for name, parts, along, side, own in zip(
+            "ab", (call.a, call.b), k_fast, sides, rows, strict=True
         )
     )
     return a, b
@@ -268,21 +266,28 @@ def stage_bytes(
 
     Of a kernel for groups, whose blocks share nothing.
     """
-    sides = (call.m, config["block_m"]), (call.n, config["block_n"])
+    blocks = config["block_m"], config["block_n"]
     rows = sum(
-        _rows(side, block, 1) if along else block
-        for along, (side, block) in zip(k_fast, sides, strict=True)
+        own if along else block
+        for along, own, block in zip(k_fast, _rows(call, config), blocks, strict=True)
     )
     return int(arithmetic.parts * rows * config["block_k"] * arithmetic.element_bytes)
 
 
-def _rows(side: int, block: int, shares: int) -> int:
-    """Return the rows along k of a box, as produce.cuh's `bytes_of_box` counts them.
+def _rows(call: TensorCall, config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the rows along k of A's and B's boxes, as produce.cuh's `bytes_of_box` counts them.
 
     Rows outside an operand take the copy engine as long as rows inside: by tiles of 64, the weights
     of a layer (11008 x 4096, bfloat16) took 32.6 us for one token with them, 24.4 without (H200).
     """
-    return block // shares if shares > 1 else max(1, min(side, block))
+    rows_a, rows_b = (
+        block // shares if shares > 1 else max(1, min(side, block))
+        for side, block, shares in (
+            (call.m, config["block_m"], config["cluster_n"]),
+            (call.n, config["block_n"], config["cluster_m"]),
+        )
+    )
+    return rows_a, rows_b
 
 
 def _map(
