@@ -366,6 +366,30 @@ def test_many_products_are_compiled_for_where_a_portfolio_was_built_that_has_non
         assert (one.form, one.digest()) == (form, "")
 
 
+@pytest.mark.parametrize(
+    ("aligned", "boxed_ns", "has_maps"),
+    [(True, 1.0, True), (True, 9.0, False), (False, 1.0, False)],
+)
+def test_products_of_a_group_are_read_by_threads_where_that_takes_less(
+    ship, aligned, boxed_ns, has_maps
+):
+    of, family = square(64, letter="bf16"), stencil("wgmma")
+    starts = [
+        one for one in family.starts(Variant.of(of), H100)
+        if family.grouped_config(one, Variant.of(of)) is not None
+    ]  # fmt: skip
+    boxed, by_threads = (
+        next(one for one in starts if family.geometry(one).tma == tma) for tma in (True, False)
+    )
+    kernels = [
+        replace(kernel(of, config, costs=costs(ns)), grouped={PLAIN: "0" * 64})
+        for config, ns in ((boxed, boxed_ns), (by_threads, 3.0))
+    ]
+    ship(*kernels, name="short")
+    chosen = choose_grouped(Hopper(), [of] * 100, aligned)
+    assert (chosen.geometry.tma, chosen.form) == (has_maps, GROUPED)
+
+
 def test_a_block_that_cannot_copy_single_elements_may_still_stage_results(keep):
     """A warp that copies eight doubles side by side has fewer than eight rows at once."""
     units, problem = stencil("mma_f64"), Problem(213, 60, 35, "d", "T", "T")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.portfolio.examples import H100, costs, kernel
 from tests.portfolio.times import STARTS
 from tilewright.portfolio.build import instances_of
@@ -40,6 +42,23 @@ def test_groups_have_instances_of_what_serves_batches_and_of_the_fastest_large_k
     [first, second] = [x for x in instances_of(map(Selected, found)) if x.form == GROUPED]
     assert first.source.defines["PERSISTENT"] == second.source.defines["PERSISTENT"] == 0
     assert "PROBLEMS" in first.source.defines
+
+
+@pytest.mark.parametrize(("letter", "are_groups"), [("bf16", True), ("tf32", False)])
+def test_what_takes_16_bits_of_any_alignment_has_instances_for_groups(letter, are_groups):
+    of = Variant.of(Problem(1, 1, 1, letter))
+    starts = stencil("wgmma").starts(of, H100)
+    copied = [one for one in starts if stencil("wgmma").geometry(one).reads_unaligned]
+    whole = next(one for one in copied if not one.get("parallel_split_k", 0))
+    slices = next(one for one in copied if one.get("parallel_split_k", 0))
+    kernels = [
+        kernel(of, one, costs=costs(x))
+        for one, x in ((starts[0], 1.0), (whole, 9.0), (slices, 9.0))
+    ]
+    found = with_groups(kernels)
+    assert [bool(one.grouped) for one in found] == [True, are_groups, False]
+    made = [one for one in instances_of(map(Selected, found)) if one.form == GROUPED]
+    assert [one.source.defines.get("TMA", 1) for one in made] == [1] + [0] * are_groups
 
 
 def test_the_fastest_kernels_of_blocks_that_stay_have_instances():

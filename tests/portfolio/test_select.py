@@ -220,7 +220,7 @@ def test_each_config_for_batches_has_its_plain_instance_and_loops_as_they_were_t
         "won": [],
     }  # fmt: skip
     batches = read_measured(write_times(tmp_path, cases={"NN": case}, rescheduled=[]))
-    chosen = select(replace(_measured({}), precision="c"), H100, batches=batches)
+    chosen = select(replace(_measured({}), precision="c"), H100, batches=[batches])
     plain = [one for one in chosen if PLAIN in one.kernel.batched]
     assert {one.kernel.config for one in plain if one.kernel.variant == of} == set(configs)
     for one in instances_of(plain):

@@ -8,11 +8,15 @@ import pytest
 
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tilewright.portfolio.measure_batches import batch_configs
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.portfolio.drawn import drawn_batches
+from tilewright.portfolio.measure_batches import _aligned, _unaligned, batch_configs, batch_sources
 from tilewright.portfolio.verify import Batched, Grouped, check_batches, check_groups
-from tilewright.problem import Problem
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN
 from tilewright.tuning.verify import Bench, certify
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
@@ -120,6 +124,38 @@ def test_tensor_cores_compute_tiles_of_many_problems(tmp_path: Path, name: str) 
     check_group(emulated, family, family.batch_configs(of)[0], of)
 
 
+def _of_any_alignment(name: str) -> Config:
+    """Return the smallest tiles of what reads operands without tensor maps, in whole sums."""
+    of, family = variant(name), stencil("wgmma")
+    device = architecture_spec("sm_90a")
+    able = [
+        one for one in family.starts(of, device)
+        if family.geometry(one).any_alignment and family.batches(one, of)
+    ]  # fmt: skip
+    return min(able, key=lambda one: one.integer("block_m") * one.integer("block_n"))
+
+
+@pytest.mark.every(2)
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16NN", "tf32TN", "fp16_f32TT"])
+@pytest.mark.parametrize(("persistent", "consumers"), [(0, 1), (3, 2)])
+def test_operands_of_any_alignment_are_batches(
+    tmp_path: Path, name: str, persistent: int, consumers: int
+) -> None:
+    emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    one = _of_any_alignment(name)
+    turns = {"multiprocessors": persistent, "consumers": consumers, "pingpong": consumers - 1}
+    check(emulated, one.replace(**turns), name)
+
+
+@pytest.mark.every(2)
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16TN", "fp16NT", "tf32TT"])
+def test_operands_of_any_alignment_are_groups(tmp_path: Path, name: str) -> None:
+    emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    check_group(emulated, stencil("wgmma"), _of_any_alignment(name), variant(name))
+
+
 def test_a_kernel_for_batches_is_another():
     of = variant("sNN")
     for config in batch_configs(of):
@@ -154,6 +190,29 @@ def test_loops_are_timed_rescheduled_where_that_is_proved():
         configs = list(batch_configs(variant(name), allowed))
         assert {one.stencil for one in configs if "schedule" in one} == rescheduled
         assert configs == list(batch_configs(variant(name))) or rescheduled
+
+
+@pytest.mark.parametrize(("letter", "many"), [("bf16", True), ("int8", False), ("s", False)])
+def test_columns_that_are_not_aligned_have_configs_of_their_own(letter, many):
+    """Of 16 bits, in the one launch mode that they have."""
+    own = list(batch_sources(letter, unaligned=True))
+    assert bool(own) == many
+    assert all(source.defines["TMA"] == 0 and mode == PLAIN for _, _, mode, source in own)
+    others = batch_sources(letter)
+    assert all(source.defines.get("TMA", 1) != 0 or letter == "s" for *_, source in others)
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_drawn_batches_are_aligned_or_not(trans):
+    of, every = Variant(precision("bf16"), *map(Trans, trans)), []
+    for number, drawn in enumerate(drawn_batches(of, 5, 60)):
+        other, batch = _unaligned(drawn, number), _aligned(drawn, number)
+        assert other.lda % 8 or other.ldb % 8
+        assert batch.lda % 8 == batch.ldb % 8 == 0
+        assert (batch.step_a, batch.step_b) == batch.stored[:2]
+        assert all(0 < one.batch <= drawn.batch for one in (other, batch))
+        every.append(batch)
+    assert {one.ldc % 8 == 0 for one in every} == {True, False}
 
 
 def test_blocks_that_go_through_all_products_are_not_held_back_one_by_one():

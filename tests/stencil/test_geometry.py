@@ -210,6 +210,8 @@ def test_elements_are_copied_one_by_one_where_the_copy_engine_does_not_take_them
     assert copies.takes(Problem(64, 64, 64, letter, lda=65))
     assert copies.takes(Problem(64, 64, 64, letter), False)
     assert copies.takes(Problem(64, 64, 64, letter, lda=72)) is is_for_aligned
+    assert copies.takes(Problem(64, 64, 64, letter, lda=65, batch=2))
+    assert not copies.takes(Problem(64, 64, 64, letter, lda=72, batch=2))
     assert replace(copies, most_k=64).takes(Problem(64, 64, 64, letter))
 
 

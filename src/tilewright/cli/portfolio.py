@@ -215,7 +215,8 @@ def measure(
         typer.Option(
             "--shapes",
             help="any; short: m or n is; thin, long: k is short, long; large: all from 2048 on;"
-            " layers; batches; with --stencil any: every kind, or unaligned: columns side by side.",
+            " layers; batches, unaligned-batches; with --stencil any: every kind, or unaligned:"
+            " columns side by side.",
         ),
     ] = "any",
     family: Annotated[
@@ -237,11 +238,12 @@ def measure(
     from tilewright.precision import precision
     from tilewright.stencil.wgmma import NAMED
 
-    known = (*KINDS, "batches") if family is None else ("any", "unaligned")
+    many = ("batches", "unaligned-batches")
+    known = (*KINDS, *many) if family is None else ("any", "unaligned")
     if shapes not in known:
         of = "" if family is None else f" with --stencil {family}"
         raise ValueError(f"shapes={shapes!r} is no choice{of}; use one of {', '.join(known)}")
-    if copied and (family is not None or shapes == "batches" or name in NAMED):
+    if copied and (family is not None or shapes in many or name in NAMED):
         raise ValueError(
             "copied=True is of a portfolio's kernels alone; leave out --stencil, batches and the"
             " names of products in parts"
@@ -255,10 +257,11 @@ def measure(
         say(f"{output}: {len(found['cases']['TN']['shapes'])} shapes")
         return
     portfolio = None if name == "passes" else shipped(live.spec, precision(name).portfolio)
-    if shapes == "batches" and isinstance(live, CUDADevice):
+    if shapes in many and isinstance(live, CUDADevice):
         from tilewright.portfolio.measure_batches import measure_batches
 
-        found = measure_batches(live, name, count, seed, seconds)
+        unaligned = shapes != "batches"
+        found = measure_batches(live, name, count, seed, seconds, unaligned=unaligned)
     elif family is not None and isinstance(live, CUDADevice):
         unaligned = shapes == "unaligned"
         found = measure_family(live, name, family, count, seed, seconds, unaligned=unaligned)

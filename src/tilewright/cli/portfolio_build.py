@@ -63,7 +63,7 @@ def build(
     ] = None,
     batches: Annotated[
         list[Path] | None,
-        typer.Option("--batches", help="Times that `measure --shapes batches` wrote."),
+        typer.Option("--batches", help="Times that `measure --shapes batches` wrote, of any kind."),
     ] = None,
 ) -> None:
     """Pick, compile and pack; a run goes on where the one before it stopped.
@@ -111,7 +111,7 @@ def build(
                 continue
             more, others, many = (measured_at_pace(some, letter) for some in files[1:])
             every += mine
-            selected += select(joined(mine), spec, mean, most, more, others, *many[:1])
+            selected += select(joined(mine), spec, mean, most, more, others, many)
         if not every:
             raise ValueError(f"portfolio {name!r} has no times; give --times, or tune first")
         measured = every[0]

@@ -49,7 +49,9 @@ __all__ = ["choices_for_group", "choose_batched", "choose_grouped"]
 _ALONE, _SMALL, _SMALL_TILE, _NOT_PERSISTENT = 1.16, 1.15, 64 * 64, 1.05
 
 
-def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Choice | None:
+def choose_batched(
+    device: Served, problem: Problem, aligned: bool = True, apart_ns: float | None = None
+) -> Choice | None:
     """Return the kernel that computes a batch in one launch; None: one a product is faster.
 
     Parameters
@@ -60,6 +62,8 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
         Of two products or more, as kernels see it, column-major.
     aligned : bool
         Whether A and B of every product begin at multiples of 16 bytes.
+    apart_ns : float, optional
+        What all products take one by one; without it, by the kernel for one as it lies.
     """
     if problem.precision.reads_along_k and not _is_along_k(problem, aligned):
         return None  # copied first, matrix by matrix
@@ -71,7 +75,9 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     if found is None:
         return None
     at, number, ns = found
-    if ns is not None and one.ns is not None and one.ns * problem.batch < ns:
+    if apart_ns is None and one.ns is not None:
+        apart_ns = one.ns * problem.batch
+    if ns is not None and apart_ns is not None and apart_ns < ns:
         return None
     return replace(made_choice(table, at, MODES[number], device.spec, BATCHED), ns=ns)
 
@@ -113,7 +119,10 @@ def choices_for_group(
     if table.model is None:
         found = by_arrays(device.spec, table, usual, aligned, GROUPED)
         return [] if found is None else [_in_mode(device, table, found[0], usual)]
-    able = np.flatnonzero(able_by_arrays(table, usual, aligned, GROUPED))
+    # What needs no tensor maps, whose addresses take a host longer than small products a device, is
+    # for aligned operands, too.
+    takes = [able_by_arrays(table, usual, x, GROUPED) for x in {aligned, False}]
+    able = np.flatnonzero(np.logical_or.reduce(takes))
     more = _more_tiles(table, problems, usual)
     ns = expected_by_arrays(device.spec, table, usual, GROUPED, more)
     return [

@@ -33,7 +33,8 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
     """Return a variant's kernels, with the instances for groups that some are to have.
 
     Those for batches have the same ones; products that no small tile suits are the kernel's of
-    which the shortest time is expected on a large square, a block a tile.
+    which the shortest time is expected on a large square, a block a tile; and what is not aligned
+    is of 16-bit kernels that serve one such product.
     """
     model = Model(
         [one.geometry for one in kernels], np.array([one.costs or NEVER for one in kernels])
@@ -55,7 +56,9 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
         # take for a batch says little of a group's.
         apart = one.config.stencil == "wgmma" and one.geometry.persistent
         alone = {} if apart else one.batched
-        modes = [mode for mode in one.modes if mode in _MODES] if at == best else alone
+        is_short = not one.variant.precision.reads_along_k
+        unaligned = one.modes if one.geometry.reads_unaligned and is_short else {}
+        modes = [mode for mode in one.modes if mode in _MODES] if at == best else alone or unaligned
         found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
     return found
 

@@ -27,7 +27,7 @@ from tilewright.reschedule.levels import LEVELS, SCHEDULE, baseline_and_level, p
 from tilewright.reschedule.proofs import proved
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil, stencils
-from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
+from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk, with_aligned_operands
 from tilewright.tuning.measure import random_matrix
 
 if TYPE_CHECKING:
@@ -64,17 +64,25 @@ def batch_configs(variant: Variant, allowed: Collection[str] = ()) -> Iterator[C
             yield Config(family.name, {**config, SCHEDULE: _SCHEDULE}) if faster else config
 
 
+def _timed(variant: Variant, allowed: Collection[str], unaligned: bool) -> list[Config]:
+    """Return the configs that are timed where operands are aligned, or where they are not."""
+    return [
+        one for one in batch_configs(variant, allowed)
+        if stencil(one.stencil).geometry(one).reads_unaligned == unaligned
+    ]  # fmt: skip
+
+
 def batch_sources(
-    letter: str, allowed: Collection[str] = ()
+    letter: str, allowed: Collection[str] = (), *, unaligned: bool = False
 ) -> Iterator[tuple[Variant, Config, Mode, Source]]:
     """Yield what is timed of a precision: configs in the launch modes that they are timed in."""
     of = precision(letter)
     for a, b in _pairs(of):
         variant = Variant(of, a, b)
-        for config in batch_configs(variant, allowed):
+        for config in _timed(variant, allowed, unaligned):
             family, (baseline, _) = stencil(config.stencil), baseline_and_level(config)
             geometry = family.geometry(baseline)
-            several = geometry.stages > 1 and not geometry.tma
+            several = geometry.stages > 1 and not (geometry.tma or geometry.any_alignment)
             for mode in (PLAIN, _CLAMPED) if several else (PLAIN,):
                 source = family.source(baseline, variant, "cuda", mode)
                 yield variant, config, mode, source.batched()
@@ -92,7 +100,7 @@ def _prepared(arch: str, config: Config, mode: Mode, source: Source) -> Rewrite 
 
 
 def measure_batches(
-    live: CUDADevice, letter: str, count: int, seed: int, seconds: float
+    live: CUDADevice, letter: str, count: int, seed: int, seconds: float, *, unaligned: bool = False
 ) -> dict[str, Any]:
     """Return times of a precision, as `tilewright.portfolio.measured.read_measured` takes them.
 
@@ -106,9 +114,20 @@ def measure_batches(
         Batches of each pair of transposes; the same for the same seed.
     seconds : float
         After which no further batch begins.
+    unaligned : bool
+        Whether operands are not aligned, and those kernels are timed that take them so.
+
+    Raises
+    ------
+    ValueError
+        If there are no such configs of the precision.
     """
     of, allowed = precision(letter), proved(live.arch)
-    every = list(batch_sources(letter, allowed))
+    every = list(batch_sources(letter, allowed, unaligned=unaligned))
+    if not every:
+        raise ValueError(
+            f"precision={letter!r} has no configs for such batches; use shapes=batches"
+        )
     with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock, the scheduler apart
         rewrites = list(pool.map(lambda one: _prepared(live.arch, *one[1:]), every))
     kernels = {
@@ -122,14 +141,14 @@ def measure_batches(
         pairs = _pairs(of)
         for at, (a, b) in enumerate(pairs):
             variant = Variant(of, a, b)
-            configs = list(batch_configs(variant, allowed))
+            configs = _timed(variant, allowed, unaligned)
             share = time.monotonic() + (until - time.monotonic()) / (len(pairs) - at)
             shapes: list[list[int]] = []
             rows = []
-            for drawn in drawn_batches(variant, seed, count):
+            for number, drawn in enumerate(drawn_batches(variant, seed, count)):
                 if time.monotonic() >= share:
                     break
-                problem = _aligned(drawn)
+                problem = (_unaligned if unaligned else _aligned)(drawn, number)
                 timers = [
                     partial(_run, live, kernels, problem, config, memory) for config in configs
                 ]
@@ -143,13 +162,29 @@ def measure_batches(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return document(live, letter, next(batch_configs(variant)).stencil, cases)
+    found = document(live, letter, every[0][1].stencil, cases)
+    return found if unaligned else found | {"copied": True}  # columns of C alone are odd in some
 
 
-def _aligned(drawn: Problem) -> Problem:
-    """Return a batch whose columns are aligned, of no more elements than there is memory for."""
+def _aligned(drawn: Problem, number: int) -> Problem:
+    """Return a batch with aligned columns, but for those of every fourth one's C."""
     step = max(4, elements_of_chunk(drawn))
     m, n, k = (-(-side // step) * step for side in (drawn.m, drawn.n, drawn.k))
+    batch, ops = _resized(drawn, m, n, k).batch, (drawn.trans_a, drawn.trans_b)
+    m -= number % 4 == 3
+    return with_aligned_operands(Problem(m, n, k, drawn.precision, *ops, batch=batch))
+
+
+def _unaligned(drawn: Problem, number: int) -> Problem:
+    """Return a batch with columns of odd lengths, but for m of every third and n of every third."""
+    m, n, k = (side | 1 for side in (drawn.m, drawn.n, drawn.k))
+    step = elements_of_chunk(drawn)
+    m, n = (-(-x // step) * step if number % 3 == at else x for at, x in ((1, m), (2, n)))
+    return _resized(drawn, m, n, k)
+
+
+def _resized(drawn: Problem, m: int, n: int, k: int) -> Problem:
+    """Return a batch with other sides, of no more products than there is memory for."""
     size, result = drawn.precision.element_bytes, drawn.precision.result_bytes
     most = _MOST * size // max(m * n * result, m * k * size, n * k * size)
     ops = drawn.trans_a, drawn.trans_b

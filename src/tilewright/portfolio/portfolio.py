@@ -82,6 +82,10 @@ class Copying:
     begin_ns: float
     bytes_per_ns: float
 
+    def ns(self, size: int) -> float:
+        """Return the nanoseconds that a copy of so many bytes takes."""
+        return self.begin_ns + 2 * size / self.bytes_per_ns
+
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:

@@ -89,7 +89,7 @@ def select(
     most: float = 0.07,
     more: Sequence[Measured] = (),
     others: Sequence[Measured] = (),
-    batches: Measured | None = None,
+    batches: Sequence[Measured] = (),
 ) -> list[Selected]:
     """Return the kernels of a portfolio.
 
@@ -111,8 +111,9 @@ def select(
     others : sequence of Measured
         Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
         picked by itself.
-    batches : Measured, optional
-        Times of batches, of configs for these (`tilewright.portfolio.measure_batches`).
+    batches : sequence of Measured
+        Times of batches, of configs for these (`tilewright.portfolio.measure_batches`), each picked
+        by itself.
     """
     found = []
     for variant in variants_with_conjugates(measured.precision):
@@ -125,8 +126,8 @@ def select(
         some = [one for one in kinds if one is not None]
         if some:
             found += _with_modes(some, device, measured.multiprocessors)
-        if batches is not None and not _is_rare(variant):
-            found += _for_batches(batches, variant, device)
+        if batches and not _is_rare(variant):
+            found += [x for one in batches for x in _for_batches(one, variant, device)]
             mine = [one for one in found if one.kernel.variant == variant]
             if not mine:  # of 8-bit operands, which are read in one order
                 continue

@@ -126,7 +126,7 @@ def _unless_damaged(
 
 
 def ready_for_batch(
-    live: LiveDevice, problem: Problem, aligned: bool
+    live: LiveDevice, problem: Problem, aligned: bool, apart_ns: float | None = None
 ) -> tuple[Choice, Kernel] | None:
     """Return the kernel that computes a batch in one launch, loaded; see `choose_batched`.
 
@@ -135,7 +135,8 @@ def ready_for_batch(
     BackendError
         As of `ready`.
     """
-    return _first(live, lambda: choose_batched(live, problem, aligned), Variant.of(problem))
+    of = Variant.of(problem)
+    return _first(live, lambda: choose_batched(live, problem, aligned, apart_ns), of)
 
 
 def ready_for_group(

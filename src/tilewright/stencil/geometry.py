@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
+from typing import Any
 
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
@@ -401,6 +402,11 @@ class Geometry:
         """Whether the kernel takes any problem, however its operands lie."""
         return not (self.tma or self.most_k or self.streamed)
 
+    @property
+    def reads_unaligned(self) -> bool:
+        """Whether the kernel stands in for those with TMA where columns are not aligned."""
+        return self.any_alignment and self.takes_all
+
     def is_for(self, problem: Problem) -> bool:
         """Whether the kernel is for a problem of such sides, however its operands lie."""
         p = problem
@@ -417,7 +423,7 @@ class Geometry:
         """Whether the kernel is for a problem, and reads its operands as they lie.
 
         Elements of 32 bits that threads copy one by one take as long where they are aligned:
-        kernels with TMA are for those.
+        kernels with TMA are for those, and for batches of all that is aligned.
 
         Parameters
         ----------
@@ -429,8 +435,8 @@ class Geometry:
         if not self.is_for(problem):
             return False
         p, size, chunk = problem, problem.precision.element_bytes, elements_of_chunk(problem)
-        by_elements = self.any_alignment and self.takes_all and size == _COPIED_BYTES
-        if not (self.tma or by_elements):
+        unaligned = self.reads_unaligned and (size == _COPIED_BYTES or p.batch > 1)
+        if not (self.tma or unaligned):
             return True
         line = max(1, self.tma_line_bytes // size)
         lines = (p.trans_a.transposed or p.m % line == 0) and (
@@ -482,7 +488,11 @@ def elements_of_chunk(problem: Problem) -> int:
 
 
 def with_aligned_operands(problem: Problem) -> Problem:
-    """Return a problem with columns of A and B at multiples of 16 bytes, as their copies have."""
+    """Return a problem with columns of A and B at multiples of 16 bytes, as their copies have.
+
+    Matrices of a batch that are not all one lie behind each other.
+    """
     chunk = elements_of_chunk(problem)
     lda, ldb = (-(-ld // chunk) * chunk for ld in (problem.lda, problem.ldb))
-    return replace(problem, lda=lda, ldb=ldb)
+    steps: Any = {name: None for name in ("step_a", "step_b") if getattr(problem, name)}
+    return replace(problem, lda=lda, ldb=ldb, **steps)

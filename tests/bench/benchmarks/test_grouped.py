@@ -47,5 +47,7 @@ def test_groups_are_the_same_for_a_seed():
     assert grouped.groups(3) == grouped.groups(3) != grouped.groups(4)
     assert {name: len(sizes) for name, sizes in grouped.groups(0).items()} == {
         "64 experts, 2048 x 1536": 64, "256 of 16 to 128": 256, "64 of 64 to 512": 64,
-        "16 of 512 to 2048": 16,
+        "16 of 512 to 2048": 16, "64 odd of 64 to 512": 64,
     }  # fmt: skip
+    odd = grouped.groups(0)["64 odd of 64 to 512"]
+    assert all(side % 2 for sides in odd for side in sides)

@@ -196,7 +196,7 @@ def test_products_that_no_kernel_takes_together_are_computed_one_by_one(monkeypa
     )  # fmt: skip
     monkeypatch.setattr(members, "_library", lambda x: library)
     monkeypatch.setattr(members, "device_at", lambda ordinal: None)
-    monkeypatch.setattr(members, "_plan", lambda live, chunk: None)
+    monkeypatch.setattr(members, "_chosen", lambda live, chunk: None)
     a, b = [np.ones((2, 3)), np.ones((3, 0)), np.ones((4, 3))], [np.ones((3, 5))] * 3
     b[1] = np.ones((0, 5))
     for c in (None, [np.full((len(x), 5), np.nan) for x in a]):

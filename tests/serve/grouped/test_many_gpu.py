@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,3 +227,60 @@ def test_batches_of_what_is_read_along_k(cuda, name, ops):
             a, b = a.repeat_interleave(2, 0)[::2], b.transpose(0, 1).contiguous().transpose(0, 1)
         found = tw.gemm(a, b, trans_a=ops[0], trans_b=ops[1], **options)
         assert torch.equal(found, (x @ y).to(found.dtype))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    ("count", "m", "n", "k"),
+    [(300, 17, 33, 9), (40, 77, 64, 77), (40, 77, 77, 64), (5, 130, 129, 200), (9, 1023, 511, 257)],
+)
+def test_batches_of_any_alignment(cuda, name, ops, count, m, n, k):
+    """As they lie side by side, apart, from an odd element on, or one for all products."""
+    torch = imported("torch")
+    dtype = getattr(torch, name)
+
+    def drawn(of: int, rows: int, columns: int, op: str, *, apart: bool) -> Any:
+        sides = (rows, columns) if op == "N" else (columns, rows)
+        room = torch.full((of * (2 if apart else 1), *sides), torch.nan, dtype=dtype, device="cuda")
+        flat = torch.cat((room.new_full((3,), torch.nan), room.flatten()))[3:]
+        x = flat.view(room.shape)[:: 2 if apart else 1]
+        x.copy_(torch.randint(-2, 3, x.shape, device="cuda"))
+        return x
+
+    for kind in ("side by side", "apart", "one"):
+        a = drawn(count, m, k, ops[0], apart=kind == "apart")
+        b = drawn(1 if kind == "one" else count, k, n, ops[1], apart=False)
+        x, y = (z.float() if op == "N" else z.float().mT for z, op in zip((a, b), ops, strict=True))
+        right = x @ y
+        assert torch.equal(tw.gemm(a, b, trans_a=ops[0], trans_b=ops[1]), right.to(dtype))
+        whole = torch.full((count, m + 1, n + 3), 7, dtype=torch.float32, device="cuda")
+        c = whole[:, :m, 1 : n + 1]
+        tw.gemm(a, b, c, alpha=2, beta=-1, trans_a=ops[0], trans_b=ops[1])
+        assert torch.equal(c, 2 * right - 7)
+        c.fill_(7)
+        assert bool((whole == 7).all())
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_groups_of_any_alignment(cuda, name, ops):
+    torch, rng = imported("torch"), np.random.default_rng(2)
+    dtype = getattr(torch, name)
+    for least, most, count in ((1, 40, 200), (60, 400, 30)):
+        sizes = rng.integers(least, most, (count, 3)).tolist()
+        a, b, right = [], [], []
+        for at, (m, n, k) in enumerate(sizes):
+            x, y = (
+                torch.randint(-2, 3, sides, device="cuda", dtype=torch.float32)
+                for sides in ((m, k), (k, n))
+            )
+            for op, one, kept in ((ops[0], x, a), (ops[1], y, b)):
+                lying = (one if op == "N" else one.mT).to(dtype)
+                begin = at % 3  # elements
+                room = torch.cat((lying.new_full((begin,), torch.nan), lying.flatten()))
+                kept.append(room[begin:].view(lying.shape))
+            right.append((x @ y).to(dtype))
+        for _ in range(2):  # laid out, and by what was remembered
+            found = tw.grouped_gemm(a, b, trans_a=ops[0], trans_b=ops[1])
+            assert all(torch.equal(x, y) for x, y in zip(found, right, strict=True))

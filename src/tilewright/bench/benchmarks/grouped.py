@@ -29,7 +29,10 @@ Sizes = list[tuple[int, int, int]]
 
 
 def groups(seed: int) -> dict[str, Sizes]:
-    """Return m, n and k of the products of each group: experts' tokens, and sides drawn."""
+    """Return m, n and k of the products of each group: experts' tokens, and sides drawn.
+
+    All but the last are multiples of 8.
+    """
     rng = np.random.default_rng(seed)
     tokens = [int(x) for x in np.clip(rng.lognormal(4.5, 1.2, 64), 1, 4096)]
     found: dict[str, Sizes] = {"64 experts, 2048 x 1536": [(m, 1536, 2048) for m in tokens]}
@@ -37,6 +40,7 @@ def groups(seed: int) -> dict[str, Sizes]:
         drawn = 2.0 ** rng.uniform(np.log2(least), np.log2(most), (count, 3))
         sides = (np.rint(drawn / 8) * 8).astype(int).tolist()
         found[f"{count} of {least} to {most}"] = [(m, n, k) for m, n, k in sides]
+    found["64 odd of 64 to 512"] = [(m | 1, n | 1, k | 1) for m, n, k in found["64 of 64 to 512"]]
     return found
 
 

@@ -35,7 +35,7 @@ enum { MOST_SINGLE = 12, MOST_IN_TREE = 32 };
 enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 
 /* Elements that threads copy one by one, which takes as long where they are aligned: kernels with TMA
- * are for those. */
+ * are for those, and for batches of all that is aligned. */
 enum { COPIED_BYTES = 4 };
 
 /* cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below. */
@@ -72,9 +72,9 @@ int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
     if (it->streamed && p->element_bytes <= 2 && !is_streamed(it, p))
         return 0;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
-    const int by_elements =
-        it->any_alignment && !it->most_k && !it->streamed && size == COPIED_BYTES;
-    if (!it->tma && !by_elements)
+    const int by_threads = it->any_alignment && !it->most_k && !it->streamed;
+    const int unaligned = by_threads && (size == COPIED_BYTES || p->batch > 1);
+    if (!it->tma && !unaligned)
         return 1;
     const int64_t line = tilewright_most(1, it->tma_line_bytes / size);
     /* A map's elements have 8 bytes at most. */

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import GemmCall, Operand
+from tilewright.backend import GemmCall, Kernel, Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
-from tilewright.portfolio import choose
+from tilewright.portfolio import Choice, choose
 from tilewright.portfolio.find import generation
 from tilewright.precision import PRECISIONS, Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
@@ -275,17 +275,19 @@ def _prepared(
     launches, rest = list[tuple[Plan, int]](), list[int]()
     places = [np.empty((0, 3), np.uint32)]
     live = device_at(views[0][0].ordinal)
-    most = min(PROBLEMS, MAPS // 2) if of.is_short else PROBLEMS
     with span("lay out"):
-        for chunk in (part for members in kinds.values() for part in _chunks(members, most)):
-            plan, numbers = _plan(live, chunk), [one.number for one in chunk]
-            if plan is None:
-                rest += numbers
-            else:
-                order = (1, 0, 2) if chunk[0].exchanged else (0, 1, 2)
+        for chunk in (part for members in kinds.values() for part in _chunks(members)):
+            found = _chosen(live, chunk)
+            if found is None:
+                rest += [one.number for one in chunk]
+                continue
+            most = min(PROBLEMS, MAPS // 2) if found[0].geometry.tma else PROBLEMS
+            for part in _launches(chunk, most):
+                order = (1, 0, 2) if part[0].exchanged else (0, 1, 2)
                 columns = len(views) * np.array(order, np.uint32)
-                launches.append((plan, sum(map(len, places))))
-                places.append(np.array(numbers, np.uint32)[:, None] + columns)
+                numbers = np.array([one.number for one in part], np.uint32)
+                launches.append((_plan(live, found, part), sum(map(len, places))))
+                places.append(numbers[:, None] + columns)
     first = views[0]
     down, right = ops[0].transposed, not ops[1].transposed
     return _Prepared(
@@ -303,15 +305,20 @@ def _of_all(views: list[Any], name: str) -> NDArray[np.uint64]:
     return np.array(found, np.uint64)
 
 
-def _chunks(members: list[_Member], most: int) -> Iterator[list[_Member]]:
-    """Yield the products of each launch, at most so many, those of longest sums first."""
+def _chunks(members: list[_Member]) -> Iterator[list[_Member]]:
+    """Yield the products of each launch, at most as a table has, those of longest sums first."""
     # Without a result nothing is computed; a launch has no blocks for it.
     some = [one for one in members if one.problem.m and one.problem.n]
     some.sort(key=lambda one: -one.problem.k)
-    launches = -(-len(some) // most)
-    each = -(-len(some) // max(1, launches))
-    for at in range(0, len(some), max(1, each)):
-        yield some[at : at + each]
+    yield from _launches(some, PROBLEMS)
+
+
+def _launches(members: list[_Member], most: int) -> Iterator[list[_Member]]:
+    """Yield members one behind the other, at most so many at a time and about as many each time."""
+    pieces = -(-len(members) // most)
+    each = max(1, -(-len(members) // max(1, pieces)))
+    for at in range(0, len(members), each):
+        yield members[at : at + each]
 
 
 def _member(
@@ -347,23 +354,25 @@ def _made_up(of: Precision, *, real: bool) -> tuple[Any, Any]:
     return (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
 
 
-def _plan(live: Any, members: Sequence[_Member]) -> Plan | None:
-    """Return the launch of some products of a variant; None where calls of one take less time."""
-    problems = [one.problem for one in members]
-    aligned = members[0].aligned
+def _chosen(live: Any, members: Sequence[_Member]) -> tuple[Choice, Kernel] | None:
+    """Return the kernel for some products of a variant; None where calls of one take less time."""
+    problems, aligned = [one.problem for one in members], members[0].aligned
     found = ready_for_group(live, problems, aligned)
     if found is None:
         return None
-    chosen, kernel = found
-    alone = [choose(live, one, aligned).ns for one in problems]
-    if chosen.ns is not None and None not in alone and sum(alone) < chosen.ns:  # type: ignore[arg-type]
+    ns, alone = found[0].ns, [choose(live, one, aligned).ns for one in problems]
+    if ns is not None and None not in alone and sum(alone) < ns:  # type: ignore[arg-type]
         return None
-    begins = 0 if aligned else problems[0].precision.element_bytes
+    return found
+
+
+def _plan(live: Any, found: tuple[Choice, Kernel], members: Sequence[_Member]) -> Plan:
+    """Return the launch of some products of a variant."""
+    (chosen, kernel), one = found, members[0]
+    begins = 0 if one.aligned else one.problem.precision.element_bytes
     tile = chosen.geometry.tile_m, chosen.geometry.tile_n
-    parts = list(_parts(members, begins, tile))
-    space = Space()
-    step = group_step(chosen, kernel, problems[0], parts)
-    return Plan(live, [step], space, (begins, begins), "group", is_group=True)
+    step = group_step(chosen, kernel, one.problem, list(_parts(members, begins, tile)))
+    return Plan(live, [step], Space(), (begins, begins), "group", is_group=True)
 
 
 def _parts(members: Sequence[_Member], begins: int, tile: tuple[int, int]) -> Iterator[Part]:

@@ -7,8 +7,8 @@ from tilewright.problem import Problem
 from tilewright.serve.arrange import Repeat
 from tilewright.serve.kernels import begins_aligned
 from tilewright.serve.routes.direct import direct, in_pieces
-from tilewright.serve.routes.one_launch import along_k, one_launch
-from tilewright.serve.routes.realigned import copied, way_of, way_steps, ways
+from tilewright.serve.routes.one_launch import copied_together, one_launch
+from tilewright.serve.routes.realigned import copied, expected_ns, way_of, way_steps, ways
 from tilewright.serve.steps import Laid, MemorySpace, Step
 
 __all__ = ["lay_out_invariant", "lay_out_plain"]
@@ -29,19 +29,33 @@ def lay_out_plain(
     """
     copies = copies and call.alpha != 0 and call.k != 0  # else neither operand is read
     if repeats:
-        first, together = list[Step](), one_launch(live, problem, call, repeats)
-        if copies and problem.precision.reads_along_k:
-            as_read = along_k(live, problem, call, repeats, space)
-            turned = None if as_read is None else one_launch(live, *as_read[1:])
-            if as_read is not None and turned is not None:
-                first, together = as_read[0], turned
+        together = _together(live, problem, call, space, repeats, copies)
         if together is not None:
-            return Laid([*first, *together[0]], why=why, repeats=together[1])
+            return Laid(together[0], why=why, repeats=together[1])
     if copies:
         way = way_of(live, problem, call)
         if way.copies:
             return Laid(way_steps(live, way, call, space), why=why, repeats=repeats)
     return Laid(in_pieces(live, problem, call), why=why, repeats=repeats)
+
+
+def _together(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace,
+    repeats: tuple[Repeat, ...], copies: bool,
+) -> tuple[list[Step], tuple[Repeat, ...]] | None:  # fmt: skip
+    """Return the launches of all products at once, and the repeats that are left; see `one_launch`.
+
+    Copied at once, where they are of tensor cores and that is faster.
+    """
+    if not (copies and problem.precision.is_short):
+        return one_launch(live, problem, call, repeats)
+    alone_ns = expected_ns(live, way_of(live, problem, call))
+    read = copied_together(live, problem, call, repeats, space, alone_ns)
+    if read is not None:
+        made = one_launch(live, *read[1:], alone_ns)
+        if made is not None:
+            return [*read[0], *made[0]], made[1]
+    return one_launch(live, problem, call, repeats, alone_ns)
 
 
 def lay_out_invariant(

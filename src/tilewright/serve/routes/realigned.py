@@ -35,7 +35,17 @@ from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
-__all__ = ["Way", "best_way", "copied", "copy_of", "expected_ns", "way_of", "way_steps", "ways"]
+__all__ = [
+    "Way",
+    "best_way",
+    "copied",
+    "copy_of",
+    "copying_of",
+    "expected_ns",
+    "way_of",
+    "way_steps",
+    "ways",
+]
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
         return plain
     if problem.precision.reads_along_k:
         return _least(device, ways(problem, aligned))
-    known, native = _copying(device, problem), _native(device, Variant.of(problem))
+    known, native = copying_of(device, problem), _native(device, Variant.of(problem))
     ns = choose(device, problem, plain.aligned).ns
     if known is None or native is None or ns is None or not native.takes(problem):
         return plain
@@ -189,7 +199,7 @@ def _native(device: Served, variant: Variant) -> NativeChoice | None:
     return held_rows(device, variant).native[False]
 
 
-def _copying(device: Served, problem: Problem) -> Copying | None:
+def copying_of(device: Served, problem: Problem) -> Copying | None:
     """Return how long a device's passes take; None where that is unknown."""
     portfolio = shipped(device.spec, problem.precision.portfolio)
     return None if portfolio is None else portfolio.copying
@@ -203,11 +213,10 @@ def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
 
 def expected_ns(device: Served, way: Way) -> float | None:
     """Return the nanoseconds that are expected of a way, copies and all; None where unknown."""
-    known, ns = _copying(device, way.problem), choose(device, way.problem, way.aligned).ns
+    known, ns = copying_of(device, way.problem), choose(device, way.problem, way.aligned).ns
     if known is None or ns is None:
         return None
-    passes = (known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
-    return ns + sum(passes)
+    return ns + sum(known.ns(one.size) for one in way.copies.values())
 
 
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:

@@ -46,13 +46,14 @@ struct chunks {
     int inner;     /* elements inside a line of the first square likewise */
 };
 
-template <int K_FAST> HELPER chunks chunks_of(const operand *x, isize side_at, isize k_at)
+template <int K_FAST>
+HELPER chunks chunks_of(const operand *x, matrix_place matrix, isize side_at, isize k_at)
 {
     const int line = THREAD_ID % GROUP / 8, place = THREAD_ID % 8 * CHUNK_OF_LINE;
     const isize outer = (K_FAST ? side_at : k_at) + line, inner = (K_FAST ? k_at : side_at) + place;
     const isize lines = (K_FAST ? x->side : x->k) - outer;
     const isize elements = (K_FAST ? x->k : x->side) - inner;
-    return {x->first + outer * x->ld + inner, LINES_AT_ONCE * x->ld,
+    return {x->first + matrix + outer * x->ld + inner, LINES_AT_ONCE * x->ld,
             lines < MANY ? (int)lines : MANY, elements < MANY ? (int)elements : MANY};
 }
 
@@ -102,14 +103,15 @@ template <int SIDE, int K_FAST> HELPER void put_tile(shared_at tile, const piece
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages become
  * free.  Memory is read before they are. */
-HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at arena, ring *at, tile c,
+HELPER void bring_tile(const operand *a, const operand *b, matrix_place matrix_a,
+                       matrix_place matrix_b, shared_at arena, ring *at, tile c,
                        unsigned int first, unsigned int steps, int)
 {
     pieces of_a[CHUNKS_OF(BLOCK_M)], of_b[CHUNKS_OF(BLOCK_N)];
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         const isize k_at = (isize)(first + t) * BLOCK_K;
-        const chunks mine_a = chunks_of<K_FAST_A>(a, c.i0, k_at);
-        const chunks mine_b = chunks_of<K_FAST_B>(b, c.j0, k_at);
+        const chunks mine_a = chunks_of<K_FAST_A>(a, matrix_a, c.i0, k_at);
+        const chunks mine_b = chunks_of<K_FAST_B>(b, matrix_b, c.j0, k_at);
         read_tile<BLOCK_M, K_FAST_A>(of_a, mine_a);
         read_tile<BLOCK_N, K_FAST_B>(of_b, mine_b);
         const shared_at stage = stage_at(arena, at->stage);

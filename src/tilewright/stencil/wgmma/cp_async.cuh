@@ -31,7 +31,7 @@ struct operand {
 
 /* Start copying a tile; zeros for what is outside. */
 template <int SIDE, int K_FAST>
-HELPER void copy_tile(shared_at tile, const operand *x, isize side_at, isize k_at)
+HELPER void copy_tile(shared_at tile, const operand *x, matrix_place matrix, isize side_at, isize k_at)
 {
     const int lane = THREAD_ID % 32, warp = THREAD_ID % GROUP / 32;
     const isize outer = (K_FAST ? side_at : k_at) + warp, inner = (K_FAST ? k_at : side_at) + lane;
@@ -39,7 +39,7 @@ HELPER void copy_tile(shared_at tile, const operand *x, isize side_at, isize k_a
     const isize elements = (K_FAST ? x->k : x->side) - inner;
     const int down_left = lines < MANY ? (int)lines : MANY;
     const int along_left = elements < MANY ? (int)elements : MANY;
-    const operand_bits *const at = x->first + outer * x->ld + inner;
+    const operand_bits *const at = x->first + matrix + outer * x->ld + inner;
     UNROLL for (int i = 0; i < SIDE * BLOCK_K / LINE_ELEMENTS / LINES_AT_ONCE; ++i) {
         const int line = i * LINES_AT_ONCE; /* and this warp's */
         const int square = K_FAST ? 0 : line / BLOCK_K, down = K_FAST ? line : line % BLOCK_K;
@@ -52,7 +52,8 @@ HELPER void copy_tile(shared_at tile, const operand *x, isize side_at, isize k_a
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages become
  * free.  Groups without copies follow the last ones, so that one wait is for all stages. */
-HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at arena, ring *at, tile c,
+HELPER void bring_tile(const operand *a, const operand *b, matrix_place matrix_a,
+                       matrix_place matrix_b, shared_at arena, ring *at, tile c,
                        unsigned int first, unsigned int steps, int)
 {
     ring there = *at; /* the oldest stage under way */
@@ -61,8 +62,8 @@ HELPER void bring_tile(const operand *a, const operand *b, int, int, shared_at a
             const isize k_at = (isize)(first + t) * BLOCK_K;
             const shared_at stage = stage_at(arena, at->stage);
             wait_for(empty_of(arena, at->stage), at->round ^ 1);
-            copy_tile<BLOCK_M, K_FAST_A>(stage, a, c.i0, k_at);
-            copy_tile<BLOCK_N, K_FAST_B>(stage + PART_BYTES_A, b, c.j0, k_at);
+            copy_tile<BLOCK_M, K_FAST_A>(stage, a, matrix_a, c.i0, k_at);
+            copy_tile<BLOCK_N, K_FAST_B>(stage + PART_BYTES_A, b, matrix_b, c.j0, k_at);
             advance(at);
         }
         end_group();

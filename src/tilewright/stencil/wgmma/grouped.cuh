@@ -5,7 +5,8 @@
 
 #include "wgmma/parts.cuh"
 
-/* `Table` of stencil/table.py: tensor maps, then rows of 16 bytes. */
+/* `Table` of stencil/table.py: tensor maps, if any, then rows of 16 bytes. */
+#if TMA
 struct problem {
     output *c;
     int m, n;
@@ -19,6 +20,19 @@ struct group {
     tensor_map maps[MAPS];
     problem of[PROBLEMS];
 };
+#else
+struct problem {
+    const operand_bits *a;
+    int m, n;
+    const operand_bits *b;
+    int k, tiles;
+    output *c;
+    isize ldc, lda, ldb;
+};
+struct group {
+    problem of[PROBLEMS];
+};
+#endif
 
 KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(scalar alpha, scalar beta,
                                                        const GRID_CONSTANT group problems)
@@ -26,11 +40,22 @@ KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(scalar alpha, scalar bet
     const problem *const mine = &problems.of[blockIdx.z];
     if (BLOCK_ID >= (unsigned int)mine->tiles)
         return;
-    const tensor_map *const a = &problems.maps[mine->map_a], *const b = &problems.maps[mine->map_b];
     const shared_at arena = shared_memory();
+#if TMA
+    const operand *const a = &problems.maps[mine->map_a], *const b = &problems.maps[mine->map_b];
+    const tile begin = {mine->i0, mine->j0};
+    const int stage_bytes = mine->stage_bytes;
+#else
+    const operand all_a = {mine->a, mine->lda, mine->m, mine->k}, *const a = &all_a;
+    const operand all_b = {mine->b, mine->ldb, mine->n, mine->k}, *const b = &all_b;
+    const tile begin = {0, 0};
+    const int stage_bytes = STAGE_BYTES;
+#endif
     if (THREAD_ID == 0) {
+#if TMA
         expect_map(a);
         expect_map(b);
+#endif
         begin_barriers(arena);
     }
     BARRIER();
@@ -40,9 +65,9 @@ KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(scalar alpha, scalar bet
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
-        const tile from = {to.i0 + mine->i0, to.j0 + mine->j0};
-        if (THREAD_ID % GROUP == 0)
-            bring_tile(a, b, 0, 0, arena, &at, from, 0, steps, mine->stage_bytes);
+        const tile from = {to.i0 + begin.i0, to.j0 + begin.j0};
+        if (THREAD_ID % GROUP < PRODUCERS)
+            bring_tile(a, b, 0, 0, arena, &at, from, 0, steps, stage_bytes);
     } else {
         take_registers();
         const bool aligned =

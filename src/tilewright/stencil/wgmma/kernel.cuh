@@ -86,19 +86,17 @@
         const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
         EPILOGUE_ARGUMENTS TRIANGLE_ARGUMENT BATCH_ARGUMENTS WORKSPACE_ARGUMENT
 #define ELEMENTS_OF_ARGUMENTS
-/* Threads that bring operands. */
-#define PRODUCERS 1
 #else
 #define ARGUMENTS                                                                              \
     isize m, isize n, isize k, scalar alpha, scalar alpha_im, const operand_bits *first_a,     \
         isize offset_a, isize lda, const operand_bits *first_b, isize offset_b, isize ldb,     \
-        scalar beta, scalar beta_im, output *c, isize offset_c, isize ldc WORKSPACE_ARGUMENT
+        scalar beta, scalar beta_im, output *c, isize offset_c, isize ldc                      \
+        BATCH_ARGUMENTS WORKSPACE_ARGUMENT
 #define ELEMENTS_OF_ARGUMENTS                                                                  \
     const operand a = {first_a + offset_a, lda, m, k}, b = {first_b + offset_b, ldb, n, k};    \
     const int *const exponents_a = nullptr, *const exponents_b = nullptr;                      \
     const int *const run_if = nullptr, run_value = 0;                                          \
     c += offset_c;
-#define PRODUCERS GROUP
 #endif
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)

@@ -1,5 +1,8 @@
 /* Operands on their way to shared memory.  A part of kernel.cuh. */
 
+/* Threads that bring operands. */
+#define PRODUCERS (TMA ? 1 : GROUP)
+
 /* Whether an operand's memory is contiguous along k. */
 #define K_FAST_A (TRANS_A)
 #define K_FAST_B (!TRANS_B)

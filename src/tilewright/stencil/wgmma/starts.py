@@ -219,12 +219,32 @@ _BATCHED: tuple[tuple[int, ...], ...] = (
     (64, 128, 64, 3, 1, 128, 7, 1, 132),
     (128, 64, 128, 3, 1, 128, 7, 1, 132),
 )
+# The same of 16-bit operands that TMA does not take.  A thread reads what it brings into registers,
+# so that a block waits for device memory in every step: persistent blocks at least do while others
+# multiply and store.  Of 26 timed on 19 batches of odd sides these take least (H200, 2026-11-29).
+_BATCHED_BY_THREADS: tuple[tuple[int, ...], ...] = (
+    (64, 64, 64, 1, 0, 128, 3, 2, 0),
+    (64, 64, 64, 1, 0, 128, 4, 2, 132),
+    (96, 64, 96, 1, 0, 128, 3, 2, 0),
+    (96, 64, 96, 1, 0, 128, 3, 2, 132),
+    (128, 64, 128, 1, 0, 128, 4, 1, 132),
+    (64, 128, 64, 2, 0, 128, 6, 1, 132),
+    (192, 64, 192, 1, 0, 128, 4, 1, 132),
+    (80, 128, 80, 2, 0, 128, 4, 1, 132),
+    (96, 128, 96, 2, 0, 128, 4, 1, 132),
+    (128, 128, 128, 1, 0, 128, 4, 1, 132),
+    (128, 128, 128, 2, 0, 128, 4, 1, 132),
+    (128, 128, 128, 2, 0, 128, 4, 1, 0),
+)
 _BATCHED_NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "pingpong", "block_k", "stages",
     "min_blocks", "multiprocessors",
 )  # fmt: skip
 _SMALL_NAMES = "block_m", "block_n", "block_k", "matrices", "min_blocks"
 _SAME = {"partials": 1, "cluster_m": 1, "cluster_n": 1, "swizzle_rows": 8}
+
+# Elements of 16 bits along a side of a square.
+_SQUARE = 64
 
 # FP8's sums, of which tensor cores keep 14 bits, are promoted as often as elsewhere.
 _PROMOTE_K = 128
@@ -288,11 +308,18 @@ def batch_starts(variant: Variant) -> tuple[dict[str, int], ...]:
     if not of.is_short:
         return ()
     promote_k = _PROMOTE_K if of.dtype_name.startswith("float8") else 0
+    same = _SAME | {"promote_k": promote_k}
     found = []
     for shape in _BATCHED:
         named = dict(zip(_BATCHED_NAMES, shape, strict=True))
         named["block_k"] //= of.element_bytes
-        found.append(_SAME | {"promote_k": promote_k} | named)
+        found.append(same | named)
     if of.element_bytes == 2:
         found += [dict(zip(_SMALL_NAMES, shape, strict=True)) for shape in SMALL]
+        for shape in _BATCHED_BY_THREADS:
+            named = dict(zip(_BATCHED_NAMES, shape, strict=True))
+            named["block_k"] //= of.element_bytes
+            # Along m shared memory has squares, which instructions read whole.
+            if variant.k_fast[0] or named["instruction_m"] % _SQUARE == 0:
+                found.append(same | named | {"tma": 0})
     return tuple(found)

@@ -211,10 +211,10 @@ class Wgmma(Stencil):
         )
 
     def batches(self, config: Config, variant: Variant) -> bool:
-        """Whether blocks compute whole tiles, of operands in one part that TMA brings."""
+        """Whether blocks compute whole tiles, of operands in one part."""
         made = self.arithmetic(variant)
         whole = not config.get("parallel_split_k", 0) and not made.triangle
-        return _by_tma(config) and whole and made.parts == 1
+        return whole and made.parts == 1
 
     def batched_arguments(
         self,
@@ -224,7 +224,9 @@ class Wgmma(Stencil):
         batch: int,
         steps: tuple[int, int, int],
     ) -> tuple[Any, ...]:
-        """Return the argument list with maps of all matrices of a batch."""
+        """Return the argument list with maps of all matrices of a batch, or without them steps."""
+        if isinstance(call, GemmCall) and not _by_tma(config):
+            return super().batched_arguments(config, variant, call, batch, steps)
         whole, made_of = whole_call(call), self.arithmetic(variant)
         a, b = (
             replace(x, stride=step, count=batch if step else 1)
@@ -263,7 +265,7 @@ class Wgmma(Stencil):
         made = self.arithmetic(variant)
         if not made.is_plain or is_small(config) or config.get("parallel_split_k", 0):
             return None
-        if config.integer("pingpong") or not _by_tma(config):
+        if config.integer("pingpong"):
             return None
         return Config(self.name, {**config, "cluster_m": 1, "cluster_n": 1, "multiprocessors": 0})
 
@@ -277,8 +279,13 @@ class Wgmma(Stencil):
     def grouped_arguments(
         self, config: Config, variant: Variant, parts: Sequence[Part]
     ) -> tuple[Any, ...]:
-        """Return scalars, and a table with a map of each operand that parts read."""
+        """Return scalars, and a table; where TMA copies, with a map of each operand of parts."""
         made, k_fast = self.arithmetic(variant), variant.k_fast
+        whole = whole_call(parts[0].whole)
+        scalar = np.int32 if made.result == "int32" else np.float32
+        scalars = scalar(whole.alpha), scalar(whole.beta)
+        if not _by_tma(config):
+            return *scalars, super().grouped_arguments(config, variant, parts)[-1]
         maps: dict[TensorMap, int] = {}
         geometry, rows = self.geometry(config), []
         for part in parts:
@@ -294,9 +301,7 @@ class Wgmma(Stencil):
                 row(None, part.c.ld, k | tiles << 32),
                 row(None, of_a | of_b << 16, arriving, part.row, part.column),
             ]
-        scalar = np.int32 if made.result == "int32" else np.float32
-        table = Table(tuple(maps), rows, MAPS, 3 * PROBLEMS)
-        return scalar(call.alpha), scalar(call.beta), table
+        return *scalars, Table(tuple(maps), rows, MAPS, 3 * PROBLEMS)
 
     def common_arguments(self, config: Config) -> bool:
         """Whether there are no tensor maps among them."""

@@ -39,26 +39,32 @@
 #endif
 
 /* With BATCHED a launch computes many products: a map has all matrices of an operand in the place of
- * parts, of which there is one, or one matrix that all products have.  Blocks in z have a product
- * each; where BATCHED is 2 they go through the tiles of all, one product's behind another's. */
+ * parts, of which there is one, or one matrix that all products have.  Without maps a matrix is told
+ * by the elements before it.  Blocks in z have a product each; where BATCHED is 2 they go through the
+ * tiles of all, one product's behind another's. */
 #ifndef BATCHED
 #define BATCHED 0
 #endif
+#if TMA
+typedef int matrix_place;
+#else
+typedef isize matrix_place;
+#endif
 #if BATCHED == 2
-#define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c, int batch
+#define BATCH_ARGUMENTS , matrix_place next_a, matrix_place next_b, isize step_c, int batch
 #define PRODUCTS_OF_BLOCK ((unsigned int)batch)
-#define MATRIX_A(product) ((int)(product) * many_a)
-#define MATRIX_B(product) ((int)(product) * many_b)
+#define MATRIX_A(product) ((matrix_place)(product) * next_a)
+#define MATRIX_B(product) ((matrix_place)(product) * next_b)
 #define FIRST_C(c) (c)
 #define C_OF(to, product) moved(to, (isize)(product) * step_c)
 #elif BATCHED == 1
-#define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
+#define BATCH_ARGUMENTS , matrix_place next_a, matrix_place next_b, isize step_c
 #define PRODUCTS_OF_BLOCK 1
-#define MATRIX_A(product) ((int)blockIdx.z * many_a)
+#define MATRIX_A(product) ((matrix_place)blockIdx.z * next_a)
 #if TRIANGLE /* 2: of A's conjugate, whose residues u and v of each modulus change places */
-#define MATRIX_B(product) ((int)blockIdx.z ^ (many_b == 2))
+#define MATRIX_B(product) ((int)blockIdx.z ^ (next_b == 2))
 #else
-#define MATRIX_B(product) ((int)blockIdx.z * many_b)
+#define MATRIX_B(product) ((matrix_place)blockIdx.z * next_b)
 #endif
 #define FIRST_C(c) ((c) + (isize)blockIdx.z * step_c)
 #define C_OF(to, product) (to)
