@@ -48,6 +48,7 @@ from of_calls import (
     sustained_calls,
     training,
     tuned,
+    unaligned_batches,
     updates,
 )
 from of_host import (
@@ -81,7 +82,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "linear-systems": linear_systems, "lu": lu, "transfers": transfers,
         "large-matrices": large_matrices,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
-        "batched": strided_batches,
+        "batched": strided_batches, "unaligned-batches": unaligned_batches,
     },
     "docs/export.md": {
         "calls": c_calls, "preloaded": preloaded, "blas": blas_calls, "testers": blas_testers,

@@ -207,6 +207,11 @@ def strided_batches() -> str:
     return _told(batched.BENCHMARK, "h200/batched", older="h100/batched")
 
 
+def unaligned_batches() -> str:
+    """Return the same of sides that no operand is aligned with."""
+    return _told(batched.BENCHMARK, "h200/batched_unaligned")
+
+
 def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> str:
     """Return a benchmark's own table of what is committed, with precisions' names.
 
