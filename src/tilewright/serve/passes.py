@@ -72,11 +72,10 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
 
 
 def _copies() -> Iterator[Source]:
-    for size in (1, 2, 4, 8, 16):
-        for transposed in (False, True):
-            yield Realigned(size, 1, 1, transposed).source("cuda")
-            if transposed and size >= 8:
-                yield Realigned(size, 1, 1, transposed, True).source("cuda")
+    for size, transposed, batch in itertools.product((1, 2, 4, 8, 16), (False, True), (1, 2)):
+        yield Realigned(size, 1, 1, transposed, batch=batch).source("cuda")
+        if transposed and size >= 8:
+            yield Realigned(size, 1, 1, transposed, True, batch).source("cuda")
 
 
 def _triangles() -> Iterator[Source]:

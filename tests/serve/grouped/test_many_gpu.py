@@ -284,3 +284,46 @@ def test_groups_of_any_alignment(cuda, name, ops):
         for _ in range(2):  # laid out, and by what was remembered
             found = tw.grouped_gemm(a, b, trans_a=ops[0], trans_b=ops[1])
             assert all(torch.equal(x, y) for x, y in zip(found, right, strict=True))
+
+
+@pytest.mark.parametrize("name", ["float32", "tf32", "float64", "complex64", "bfloat16", "int8"])
+@pytest.mark.parametrize(("b", "h", "s", "d"), [(3, 5, 77, 64), (8, 16, 200, 24), (40, 2, 33, 7)])
+def test_heads_that_lie_beside_each_other_are_one_batch(cuda, name, b, h, s, d):
+    torch = imported("torch")
+    dtype = torch.float32 if name == "tf32" else getattr(torch, name)
+    options = {"accuracy": "tf32"} if name == "tf32" else {}
+    q, k, v = (
+        torch.randint(-2, 3, (b, s, h, d), device="cuda").to(dtype).permute(0, 2, 1, 3)
+        for _ in range(3)
+    )
+    p = torch.randint(-2, 3, (b, h, s, s), device="cuda").to(dtype)
+    for x, y in ((q, k.mT), (p, v), (p.mT, v), (q.mT, k)):
+        found = tw.gemm(x, y, **options)
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        assert torch.equal(found, (x.to(wide) @ y.to(wide)).to(found.dtype))
+    out = torch.full((b, s, h, d), 9, device="cuda").to(found.dtype)  # heads beside each other, too
+    tw.gemm(p, v, out.permute(0, 2, 1, 3), alpha=2, **options)
+    right = 2 * (p.to(wide) @ v.to(wide)).to(found.dtype)
+    assert torch.equal(out.permute(0, 2, 1, 3), right)
+
+
+@pytest.mark.parametrize("letter", ["s", "d", "c", "z", "tf32", "int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(("count", "m", "n", "k"), [(70, 17, 33, 9), (12, 513, 300, 257)])
+def test_batches_of_odd_sides(cuda, letter, ops, count, m, n, k):
+    torch = imported("torch")
+    named = {"s": "float32", "tf32": "float32", "d": "float64", "c": "complex64", "z": "complex128"}
+    dtype = getattr(torch, named.get(letter, letter))
+    options = {"accuracy": "tf32"} if letter == "tf32" else {}
+    x, y = (
+        torch.randint(-2, 3, sides, device="cuda").double()
+        for sides in ((count, m, k), (count, k, n))
+    )
+    a = (x if ops[0] == "N" else x.mT.contiguous()).to(dtype)
+    b = (y if ops[1] == "N" else y.mT.contiguous()).to(dtype)
+    found = tw.gemm(a, b, trans_a=ops[0], trans_b=ops[1], **options)
+    assert torch.equal(found, (x @ y).to(found.dtype))
+    if dtype.is_complex:
+        found = tw.gemm(1j * a, b, trans_a=ops[0].replace("T", "C"), trans_b=ops[1])
+        sign = -1j if ops[0] == "T" else 1j
+        assert torch.equal(found, sign * (x @ y).to(found.dtype))

@@ -54,11 +54,47 @@ def test_a_copy_has_the_same_elements_at_whole_16_bytes(
     assert inner <= copy.ld < inner + 16
 
 
+@settings(max_examples=40)
+@given(
+    sides=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    many=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    size=st.sampled_from([1, 2, 4, 8, 16]),
+    transposed=st.booleans(),
+    order=st.permutations(range(3)),
+    same=st.booleans(),
+)
+def test_matrices_of_a_batch_are_copied_behind_each_other(
+    live, sides, many, size, transposed, order, same
+):
+    """From two dimensions of it, between whose matrices others may lie, or which have the same."""
+    inner, outer = sides
+    rows, columns = (inner, outer) if transposed else (outer, inner)
+    # Rows of a matrix, and the two dimensions of the batch, in any order in memory.
+    shape = np.array([*many, rows])[list(order)]
+    memory = random(np.random.default_rng(2), size, 3 + int(np.prod(shape)) * columns)
+    all_ = memory[3:].reshape(*shape, columns).transpose(*np.argsort(order), 3)
+    steps = [step // memory.itemsize for step in all_.strides]
+    if same:
+        steps[1], all_ = 0, np.broadcast_to(all_[:, :1], all_.shape)
+    right = all_ if transposed else all_.transpose(0, 1, 3, 2)
+    batch = many[0] * many[1]
+    copy = Realigned(size, inner, outer, transposed, batch=batch)
+    along = (steps[2], 1) if transposed else (1, steps[2])
+    x, made = live.upload(memory), live.allocate(copy.size)
+    kernel = live.compile(copy.source(live.dialect))
+    arguments = copy.arguments(x, 3, *along, made, many[1], steps[1], steps[0])
+    live.launch(kernel, copy.launch, arguments).wait()
+    found = np.zeros((*many, outer, copy.ld), memory.dtype)
+    live.download(made, found)
+    np.testing.assert_array_equal(found.transpose(0, 1, 3, 2)[:, :, :inner], right)
+
+
 @pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("size", TYPES)
-def test_what_a_thread_stores_is_as_wide_as_four_short_elements_or_one(size, transposed):
-    source = Realigned(size, 1000, 1000, transposed).source("cuda")
+def test_what_a_thread_stores_is_as_wide_as_four_short_elements_or_one(size, transposed, batch):
+    source = Realigned(size, 1000, 1000, transposed, batch=batch).source("cuda")
     cubin = compile_cubin(source, "sm_90a")
     kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
     used = resources(kernel)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.portfolio import Choice
 from tilewright.portfolio.batches import choose_batched
 from tilewright.problem import Problem, Trans
@@ -15,7 +17,6 @@ from tilewright.serve.routes.realigned import copy_of, copying_of
 from tilewright.serve.steps import MemorySpace, Step
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.table import Part
 from tilewright.timeline import span
 
@@ -24,8 +25,11 @@ __all__ = ["copied_together", "group_step", "one_launch"]
 # CUDA C++ Programming Guide, table of technical specifications: grid in z.
 _MOST = 65535
 
-# Bytes that copies of a batch's operands may take each.
-_MOST_COPIED = 1 << 28
+# Bytes that copies of a batch's operands may take each, and dimensions that a copy goes along.
+_MOST_COPIED, _MOST_LEVELS = 1 << 28, 2
+
+# Blocks of a copy, which counts them in 32 bits: grid in x, of the same table.
+_MOST_BLOCKS = 2**31 - 1
 
 
 def one_launch(
@@ -52,16 +56,11 @@ def one_launch(
     tuple or None
         None where a launch for each product is expected to be faster, or no kernel takes batches.
     """
-    at = max(range(len(repeats)), key=lambda x: repeats[x][0])
-    count, steps = repeats[at][0], repeats[at][1:]
-    size = problem.precision.element_bytes
-    along = [step for one in repeats for step in one[1:3]]
-    # A tensor map counts forwards.
-    aligned = begin_aligned(call) and keeps_alignment(along, size) and min(along) >= 0
-    whole = replace(problem, batch=count, step_a=steps[0], step_b=steps[1], step_c=steps[2])
+    whole = _longest(problem, repeats)
+    count, steps = whole.batch, (whole.step_a, whole.step_b, whole.step_c)
     with span("choose"):
         found = ready_for_batch(
-            live, whole, aligned, None if alone_ns is None else alone_ns * count
+            live, whole, _lie_aligned(call, repeats), None if alone_ns is None else alone_ns * count
         )
     if found is None:
         return None
@@ -78,6 +77,7 @@ def one_launch(
         )
         launch = chosen.geometry.batched(problem.m, problem.n, many)
         made.append((kernel, launch, arguments))
+    at = repeats.index((count, *steps))
     return made, (*repeats[:at], *repeats[at + 1 :])
 
 
@@ -85,13 +85,10 @@ def copied_together(
     live: LiveDevice, problem: Problem, call: GemmCall, repeats: Sequence[Repeat],
     space: MemorySpace, alone_ns: float | None = None,
 ) -> tuple[list[Step], Problem, GemmCall, tuple[Repeat, ...]] | None:  # fmt: skip
-    """Return a batch whose operands lie as tensor cores read them fastest, and what copies them so.
+    """Return a batch of copied operands, all products of which one launch takes, and the copies.
 
-    In aligned columns, those of 8 bits and TF32 along k.  Matrices that follow each other are one,
-    which is copied at once::
-
-        memory along m:   | k of product 0 | k of product 1 | ...   a column of m each
-        copy, along k:      m columns of all k's: product i begins k elements behind product i - 1
+    In aligned columns, those of 8 bits and TF32 along k, and each matrix behind the one before:
+    operands of two dimensions that do not step alike, as heads of attention have, are in one then.
 
     Parameters
     ----------
@@ -107,85 +104,130 @@ def copied_together(
     Returns
     -------
     tuple or None
-        None where matrices are copied one by one, or read as they lie in less time.
+        None where there is nothing to copy, or copies and all are expected to take longer.
     """
-    if len(repeats) != 1:
+    levels = [_levels([(one[0], one[at]) for one in repeats]) for at in (1, 2, 3)]
+    if len(levels[2]) > 1:
         return None
-    [(count, step_a, step_b, step_c)] = repeats
-    p, given, along_k = problem, (call.a, call.b), problem.precision.reads_along_k
+    p, [(count, step_c)] = problem, levels[2]
     a, b = (
-        _stacked(p, x, (side, p.k), is_along, along_k and not is_along, count, step)
-        for x, step, side, is_along in (
-            (call.a, step_a, p.m, p.trans_a.transposed),
-            (call.b, step_b, p.n, not p.trans_b.transposed),
+        _copied(p, x, (side, p.k), is_along, some)
+        for x, side, is_along, some in (
+            (call.a, p.m, p.trans_a.transposed, levels[0]),
+            (call.b, p.n, not p.trans_b.transposed, levels[1]),
         )
     )
-    if a is None or b is None:
+    copies = [one for one in (a, b) if isinstance(one, _Copied)]
+    if a is None or b is None or not copies:
         return None
-    copies = {name: one for name, (one, _) in (("a", a), ("b", b)) if one is not None}
-    if not copies or any(one.size > _MOST_COPIED for one in copies.values()):
+    if any(
+        one.copy.size > _MOST_COPIED or one.copy.launch.grid[0] > _MOST_BLOCKS for one in copies
+    ):
         return None
-    lda, ldb = (
-        x.ld if copy is None else copy.ld for x, (copy, _) in zip(given, (a, b), strict=True)
+    (lda, step_a), (ldb, step_b) = (
+        (one.copy.ld, one.step) if isinstance(one, _Copied) else (x.ld, one)
+        for one, x in ((a, call.a), (b, call.b))
     )
-    ops = (Trans.T, Trans.N) if along_k else (p.trans_a, p.trans_b)
-    made = Problem(p.m, p.n, p.k, p.precision, *ops, lda, ldb, p.ldc, count, a[1], b[1], step_c)
-    if not _is_worth(live, problem, repeats[0], made, copies.values(), alone_ns):
+    ops = (Trans.T, Trans.N) if p.precision.reads_along_k else (p.trans_a, p.trans_b)
+    made = Problem(p.m, p.n, p.k, p.precision, *ops, lda, ldb, p.ldc, count, step_a, step_b, step_c)
+    every = [one.copy for one in copies]
+    if not _is_worth(live, problem, call, repeats, made, every, alone_ns):
         return None
     steps, read = list[Step](), {"a": call.a, "b": call.b}
-    for name, copy in copies.items():
-        step, read[name] = copy_of(live, copy, read[name], name, space)
-        steps.append(step)
+    for name, one in (("a", a), ("b", b)):
+        if isinstance(one, _Copied):
+            step, read[name] = copy_of(live, one.copy, read[name], name, space, one.batch)
+            steps.append(step)
     changed = replace(call, a=read["a"], b=read["b"])
-    return steps, made.one, changed, ((count, a[1], b[1], step_c),)
+    return steps, made.one, changed, ((count, step_a, step_b, step_c),)
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """How an operand of a batch is copied.
+
+    Parameters
+    ----------
+    copy : Realigned
+        Of all its matrices, or of one that all products have.
+    step : int
+        From a matrix of the copy to the next one.
+    batch : tuple of int
+        Where the operand's lie, as `copy_of` takes it.
+    """
+
+    copy: Realigned
+    step: int
+    batch: tuple[int, int, int]
+
+
+def _levels(repeats: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return how many matrices there are and their steps; dimensions that step alike are one."""
+    found: list[tuple[int, int]] = []
+    for count, step in repeats:
+        if found and found[-1][1] == count * step:
+            count *= found.pop()[0]
+        found.append((count, step))
+    return found
+
+
+def _copied(
+    p: Problem, x: Operand, sides: tuple[int, int], is_along: bool, levels: list[tuple[int, int]]
+) -> _Copied | int | None:
+    """Return an operand's copy; where it lies right the step in it; None where there is neither.
+
+    `sides` are its side and k; `is_along` says whether its memory runs along k.
+    """
+    if len(levels) > _MOST_LEVELS:
+        return None
+    size, turned = p.precision.element_bytes, p.precision.reads_along_k and not is_along
+    aligned = begins_aligned(x, p.precision) and keeps_alignment(
+        (x.ld, *(step for _, step in levels)), size
+    )
+    *beyond, (within, step) = levels
+    if aligned and not turned and not beyond and step >= 0:
+        return step
+    along, across = sides[::-1] if is_along else sides  # memory
+    count = math.prod(many for many, _ in levels) if any(one for _, one in levels) else 1
+    inner, outer = (across, along) if turned else (along, across)
+    copy = Realigned(size, inner, outer, turned, batch=count)
+    step_beyond = beyond[0][1] if beyond else 0
+    made = _Copied(copy, copy.ld * outer * (count > 1), (within, step, step_beyond))
+    if not turned and levels == [(count, x.ld * outer)]:  # they are one matrix
+        return replace(made, copy=replace(copy, outer=outer * count, batch=1))
+    return made
 
 
 def _is_worth(
-    live: LiveDevice, problem: Problem, repeat: Repeat, made: Problem, copies: Iterable[Realigned],
-    alone_ns: float | None,
+    live: LiveDevice, problem: Problem, call: GemmCall, repeats: Sequence[Repeat], made: Problem,
+    copies: Iterable[Realigned], alone_ns: float | None,
 ) -> bool:  # fmt: skip
     """Whether a kernel takes a batch of copies, and none the batch as it lies in less time."""
-    known, (count, step_a, step_b, step_c) = copying_of(live, problem), repeat
+    known, count = copying_of(live, problem), made.batch
     copied_ns = 0.0 if known is None else sum(known.ns(one.size) for one in copies)
-    apart_ns = None if alone_ns is None else count * alone_ns
-    others_ns = None if apart_ns is None else apart_ns - copied_ns
+    others_ns = None if alone_ns is None else count * alone_ns - copied_ns
     found = ready_for_batch(live, made, aligned=True, apart_ns=others_ns)
     if found is None:
         return False
-    as_it_lies = replace(problem, batch=count, step_a=step_a, step_b=step_b, step_c=step_c)
-    other = choose_batched(live, as_it_lies, aligned=False, apart_ns=apart_ns)
+    one = _longest(problem, repeats)
+    apart_ns = None if alone_ns is None else one.batch * alone_ns
+    other = choose_batched(live, one, _lie_aligned(call, repeats), apart_ns)
     if other is None or other.ns is None or found[0].ns is None or known is None:
         return other is None
-    return found[0].ns + copied_ns < other.ns
+    return found[0].ns + copied_ns < other.ns * count / one.batch
 
 
-def _stacked(
-    p: Problem, x: Operand, sides: tuple[int, int], is_along: bool, turned: bool, count: int,
-    step: int,
-) -> tuple[Realigned | None, int] | None:  # fmt: skip
-    """Return the copy of an operand of all products, and the step in it; None where there is none.
+def _longest(problem: Problem, repeats: Sequence[Repeat]) -> Problem:
+    """Return a product repeated along the longest dimension of a batch."""
+    count, step_a, step_b, step_c = max(repeats, key=lambda one: one[0])
+    return replace(problem, batch=count, step_a=step_a, step_b=step_b, step_c=step_c)
 
-    `sides` are its side and k, `is_along` says whether memory runs along k, and `turned` whether
-    the copy's runs the other way.  Without a copy the operand lies as it should.
-    """
-    size, (side, k), ld = p.precision.element_bytes, sides, x.ld
-    unit = CHUNK_BYTES // size
-    if not turned and begins_aligned(x, p.precision) and ld % unit == step % unit == 0 <= step:
-        return None, step
-    whole, across = (k, side) if is_along else (side, k)  # along memory, and across it
-    if step == 0:
-        return Realigned(size, *((across, whole) if turned else (whole, across)), turned), 0
-    if step > 0 and (count - 1) * step + whole <= ld:  # beside each other within a column
-        whole, inner_step, outer_step = (count - 1) * step + whole, step, 0
-    elif step % ld == 0 and across <= step // ld <= 2 * across:  # behind each other
-        across, inner_step, outer_step = (count - 1) * (step // ld) + across, 0, step // ld
-    else:
-        return None
-    made = Realigned(size, *((across, whole) if turned else (whole, across)), turned)
-    if turned:
-        inner_step, outer_step = outer_step, inner_step
-    step = inner_step + outer_step * made.ld
-    return (made, step) if step % unit == 0 else None
+
+def _lie_aligned(call: GemmCall, repeats: Sequence[Repeat]) -> bool:
+    """Whether all matrices of A and B begin as tensor maps take them, which count forwards."""
+    along = [step for one in repeats for step in one[1:3]]
+    aligned = begin_aligned(call) and keeps_alignment(along, call.precision.element_bytes)
+    return aligned and min(along) >= 0
 
 
 def group_step(chosen: Choice, kernel: Kernel, problem: Problem, parts: Sequence[Part]) -> Step:

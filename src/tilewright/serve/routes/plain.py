@@ -45,9 +45,9 @@ def _together(
 ) -> tuple[list[Step], tuple[Repeat, ...]] | None:  # fmt: skip
     """Return the launches of all products at once, and the repeats that are left; see `one_launch`.
 
-    Copied at once, where they are of tensor cores and that is faster.
+    Operands are copied at once where that is faster.
     """
-    if not (copies and problem.precision.is_short):
+    if not copies:
         return one_launch(live, problem, call, repeats)
     alone_ns = expected_ns(live, way_of(live, problem, call))
     read = copied_together(live, problem, call, repeats, space, alone_ns)

@@ -256,11 +256,15 @@ def copied(
 
 
 def copy_of(
-    live: LiveDevice, copy: Realigned, x: Operand, name: str, space: MemorySpace
-) -> tuple[Step, Operand]:
-    """Return the launch that copies the operand of a name, and the copy."""
+    live: LiveDevice, copy: Realigned, x: Operand, name: str, space: MemorySpace,
+    batch: tuple[int, int, int] = (1, 0, 0),
+) -> tuple[Step, Operand]:  # fmt: skip
+    """Return the launch that copies the operand of a name, and the copy.
+
+    `batch` says where the matrices of a batch lie, as `Realigned.arguments` has it.
+    """
     to = space.need(f"realigned {name}", copy.size)
     along = (x.ld, 1) if copy.transposed else (1, x.ld)
-    arguments = copy.arguments(x.memory, x.offset, *along, to)
+    arguments = copy.arguments(x.memory, x.offset, *along, to, *batch)
     step = kernel_of(live, copy.source(live.dialect)), copy.launch, arguments
     return step, Operand(to, 0, copy.ld)

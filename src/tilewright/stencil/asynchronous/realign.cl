@@ -15,7 +15,11 @@
  * Numbers are moved as they are; conjugates differ in the sign of the last half, whose bit is the
  * highest of an element.
  *
- * Macros: ELEMENT_BYTES (1, 2, 4, 8 or 16), SIDE, ALONG_INNER, CONJUGATED (0 or 1).
+ * With BATCHED it lays down the matrices of a batch, in two dimensions of it, one behind the other:
+ *
+ *     from   `within` matrices step_within apart, those behind them step_beyond from these
+ *
+ * Macros: ELEMENT_BYTES (1, 2, 4, 8 or 16), SIDE, ALONG_INNER, CONJUGATED, BATCHED (0 or 1).
  */
 #define THREADS 256
 
@@ -54,17 +58,32 @@ HELPER element moved(element x)
 #define APART (THREADS / SIDE)
 #define APART_JOINED (THREADS / (SIDE / JOINED))
 
+#if BATCHED
+#define BATCH_ARGUMENTS , unsigned int within, isize step_within, isize step_beyond
+#else
+#define BATCH_ARGUMENTS
+#endif
+
 KERNEL THREADS_PER_BLOCK(THREADS) void realign(isize inner, isize outer,
                                                const GLOBAL element *RESTRICT x, isize offset,
                                                isize step_inner, isize step_outer,
-                                               GLOBAL element *RESTRICT made, isize ld)
+                                               GLOBAL element *RESTRICT made,
+                                               isize ld BATCH_ARGUMENTS)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
     /* The next launch's blocks are not let in before all tiles are done: they would share the
      * multiprocessors that are free first, and find others idle afterwards. */
     WAIT_FOR_PREVIOUS();
-    const isize tiles = (inner + SIDE - 1) / SIDE;
-    const isize i0 = (isize)BLOCK_ID % tiles * SIDE, j0 = (isize)BLOCK_ID / tiles * SIDE;
+#if BATCHED
+    const unsigned int tiles = (unsigned int)((inner + SIDE - 1) / SIDE);
+    const unsigned int all = tiles * (unsigned int)((outer + SIDE - 1) / SIDE);
+    const unsigned int matrix = BLOCK_ID / all, number = BLOCK_ID % all;
+    offset += (isize)(matrix % within) * step_within + (isize)(matrix / within) * step_beyond;
+    made += (isize)matrix * outer * ld;
+#else
+    const isize tiles = (inner + SIDE - 1) / SIDE, number = BLOCK_ID;
+#endif
+    const isize i0 = (isize)(number % tiles) * SIDE, j0 = (isize)(number / tiles) * SIDE;
     const int i_left = (int)(inner - i0 < SIDE ? inner - i0 : SIDE);
     const int j_left = (int)(outer - j0 < SIDE ? outer - j0 : SIDE);
     {

@@ -14,7 +14,7 @@ from tilewright.stencil.source_files import read_sources
 
 __all__ = ["Realigned", "aligned_ld"]
 
-VERSION = 2  # raised when what realign.cl computes changes, or how it is launched
+VERSION = 3  # raised when what realign.cl computes changes, or how it is launched
 _THREADS = 256  # of a block: realign.cl
 
 # A tile's side.  Of 4 bytes tiles of 64 moved 2.7 and 2.8 TB/s at 8192 and 16384, of 32 2.65 and
@@ -42,6 +42,8 @@ class Realigned:
         Whether the operand's memory runs across it instead.
     conjugated : bool
         Whether elements, complex ones of 8 or 16 bytes, become their conjugates.
+    batch : int
+        Matrices that are copied, one behind the other.
     """
 
     element_bytes: int
@@ -49,6 +51,7 @@ class Realigned:
     outer: int
     transposed: bool
     conjugated: bool = False
+    batch: int = 1
 
     @property
     def ld(self) -> int:
@@ -58,7 +61,7 @@ class Realigned:
     @property
     def size(self) -> int:
         """All of it in bytes."""
-        return self.ld * self.outer * self.element_bytes
+        return self.ld * self.outer * self.element_bytes * self.batch
 
     @property
     def side(self) -> int:
@@ -72,6 +75,7 @@ class Realigned:
             "SIDE": self.side,
             "ALONG_INNER": int(not self.transposed),
             "CONJUGATED": int(self.conjugated),
+            "BATCHED": int(self.batch > 1),
         }
         text = read_sources(f"prelude/dialect_{dialect}.h", "asynchronous/realign.cl")
         return Source(text, defines, "realign", unit=f"realign {VERSION}")
@@ -79,12 +83,13 @@ class Realigned:
     @property
     def launch(self) -> Launch:
         """A block for each tile."""
-        tiles = -(-self.inner // self.side) * -(-self.outer // self.side)
+        tiles = -(-self.inner // self.side) * -(-self.outer // self.side) * self.batch
         return Launch(grid=(tiles, 1), block=(_THREADS, 1), early=True)
 
     def arguments(
-        self, memory: Any, offset: int, step_inner: int, step_outer: int, made: Any
-    ) -> tuple[Any, ...]:
+        self, memory: Any, offset: int, step_inner: int, step_outer: int, made: Any,
+        within: int = 1, step_within: int = 0, step_beyond: int = 0,
+    ) -> tuple[Any, ...]:  # fmt: skip
         """Return the kernel's arguments.
 
         Parameters
@@ -94,6 +99,12 @@ class Realigned:
         offset, step_inner, step_outer : int
             Elements before the operand's first one, and from one to the next; steps may be
             negative.
+        within, step_within, step_beyond : int
+            Of a batch: how many matrices lie how far apart, and how far from these the ones behind
+            them do.
         """
         numbers = [np.int64(x) for x in (self.inner, self.outer, offset, step_inner, step_outer)]
-        return (*numbers[:2], memory, *numbers[2:], made, np.int64(self.ld))
+        found = (*numbers[:2], memory, *numbers[2:], made, np.int64(self.ld))
+        if self.batch == 1:
+            return found
+        return (*found, np.uint32(within), np.int64(step_within), np.int64(step_beyond))
