@@ -27,7 +27,7 @@ from tilewright.tuning.measure import Workload
 
 NEEDS_A_GPU = {
     "calls", "host-cost", "first-call", "cycle-model", "c-calls", "syrk", "training", "preloaded",
-    "contractions", "sustained",
+    "contractions", "matmul", "sustained",
 }  # fmt: skip
 
 
