@@ -40,6 +40,7 @@ from of_calls import (
     long_sums,
     other_model,
     preloaded,
+    products_of_torch,
     public_calls,
     readme,
     regret,
@@ -83,6 +84,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "large-matrices": large_matrices,
         "devices": devices, "syrk": updates, "grouped": groups_of_products,
         "batched": strided_batches, "unaligned-batches": unaligned_batches,
+        "matmul": products_of_torch,
     },
     "docs/export.md": {
         "calls": c_calls, "preloaded": preloaded, "blas": blas_calls, "testers": blas_testers,

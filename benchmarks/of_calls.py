@@ -17,7 +17,7 @@ from committed import (
     table,
     table_of,
 )
-from tilewright.bench.benchmarks import batched, grouped, sustained, syrk
+from tilewright.bench.benchmarks import batched, grouped, matmul, sustained, syrk
 from tilewright.bench.benchmarks import contractions as ladders
 from tilewright.bench.benchmarks import preloaded as programs
 from tilewright.bench.benchmarks import training as steps
@@ -210,6 +210,14 @@ def strided_batches() -> str:
 def unaligned_batches() -> str:
     """Return the same of sides that no operand is aligned with."""
     return _told(batched.BENCHMARK, "h200/batched_unaligned")
+
+
+def products_of_torch() -> str:
+    """Return how `matmul` stands beside PyTorch's, a line a product."""
+    found = rows("h200/matmul")
+    names, lines = matmul.by_product(found)
+    head = ["", *(cell for name in names for cell in (f"{name_of(name)}, us", "of PyTorch"))]
+    return table_of("h200/matmul", head, lines)
 
 
 def _told(benchmark: Benchmark, name: str, left: int = 1, older: str = "") -> str:

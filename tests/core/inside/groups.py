@@ -325,7 +325,9 @@ def test_a_group_that_had_its_closer_look_is_served_again(driver, device, plan, 
     monkeypatch.setattr(members, "refuse_overlaps", refuse)
     monkeypatch.setattr(members, "_library", lambda x: library)
     monkeypatch.setattr(members, "device_at", lambda ordinal: device)
-    monkeypatch.setattr(members, "_plan", lambda _, some: looked.append(some) or plan(len(some)))
+    chosen = SimpleNamespace(geometry=SimpleNamespace(tma=False)), None
+    monkeypatch.setattr(members, "_chosen", lambda *_: chosen)
+    monkeypatch.setattr(members, "_plan", lambda *x: looked.append(x[2]) or plan(len(x[2])))
     for is_new in (False, True):
         for _ in range(3):
             a, b, c = lists(kind)
