@@ -327,3 +327,35 @@ def test_batches_of_odd_sides(cuda, letter, ops, count, m, n, k):
         found = tw.gemm(1j * a, b, trans_a=ops[0].replace("T", "C"), trans_b=ops[1])
         sign = -1j if ops[0] == "T" else 1j
         assert torch.equal(found, sign * (x @ y).to(found.dtype))
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "complex128", "int32"])
+def test_new_matrices_are_parts_of_one_allocation_and_apart_to_autograd(cuda, name):
+    torch = imported("torch")
+    from tilewright.serve.arrays.torch import new_arrays
+
+    like = torch.empty(1, device="cuda")
+    sizes = [
+        (3, 8),
+        (0, 8),
+        (5, 7),
+        (1, 1),
+        (4, 0),
+        (2, 16),
+        (9, 8),
+        (5, 7),
+        (6, 1),
+        (64, 24),
+        (0, 0),
+    ]
+    made = new_arrays(like, sizes, getattr(torch, name))
+    assert [tuple(x.shape) for x in made] == sizes
+    assert all(x.is_contiguous() and x.dtype == getattr(torch, name) for x in made)
+    assert len({x.untyped_storage().data_ptr() for x in made}) == 1
+    for number, x in enumerate(made):
+        assert x.numel() == 0 or x.data_ptr() % 16 == 0
+        x.fill_(number + 1)
+    assert all(bool((x == number + 1).all()) for number, x in enumerate(made))
+    before = [x._version for x in made]
+    made[0].add_(1)
+    assert [x._version for x in made] == [before[0] + 1, *before[1:]]

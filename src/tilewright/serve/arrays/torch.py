@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,21 +113,49 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
 def new_arrays(like: Any, shapes: Iterable[tuple[int, int]], dtype: Any) -> list[Any]:
     """Return new row-major matrices of a type on a tensor's device.
 
-    They lie one behind the other in memory that is allocated once: PyTorch takes microseconds for
-    each allocation, and for each view.  To autograd they are apart: a split that is "unsafe" gives
-    no views, so that what changes one in place leaves the others' versions as they are.
+    They lie one behind the other in memory that is allocated once, those of a width together, which
+    one split makes: PyTorch takes microseconds for each allocation, and for each view.  To autograd
+    they are apart: a split that is "unsafe" gives no views, so that what changes one in place
+    leaves the others' versions as they are.
     """
-    sizes = list(shapes)
-    width = sizes[0][1]
-    if width * dtype.itemsize % CHUNK_BYTES == 0 and all(n == width for _, n in sizes):
-        rows = [m for m, _ in sizes]
-        whole = _empty((sum(rows), width), dtype=dtype, device=like.device)
-        return list(torch.unsafe_split_with_sizes(whole, rows))
-    step = max(1, CHUNK_BYTES // dtype.itemsize)
-    pieces = [x for m, n in sizes for x in (m * n, -(m * n) % step)]
-    whole = _empty(sum(pieces), dtype=dtype, device=like.device)
-    parts = torch.unsafe_split_with_sizes(whole, pieces)[::2]
-    return [part.view(shape) for part, shape in zip(parts, sizes, strict=True)]
+    sizes = tuple(shapes)
+    widths, places = _by_width(sizes, max(1, CHUNK_BYTES // dtype.itemsize))
+    elements = [width * sum(rows) for width, rows in widths]
+    whole = _empty(sum(elements), dtype=dtype, device=like.device)
+    parts = [
+        part
+        for (width, rows), block in zip(
+            widths, torch.unsafe_split_with_sizes(whole, elements), strict=True
+        )
+        for part in torch.unsafe_split_with_sizes(
+            block.view(-1, width) if width > 1 else block, rows
+        )
+    ]
+    return [
+        parts[at] if parts[at].dim() > 1 else parts[at].view(size)
+        for at, size in zip(places, sizes, strict=True)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _by_width(
+    sizes: tuple[tuple[int, int], ...], step: int
+) -> tuple[list[tuple[int, list[int]]], list[int]]:
+    """Return the rows of matrices of a width, for each width, and each matrix's place among all.
+
+    Those whose rows are no multiple of `step` elements count as of width 1, and are followed by
+    what makes them one.
+    """
+    widths: dict[int, list[tuple[int, int]]] = {}  # rows, and whose: -1 of what is between
+    for number, (m, n) in enumerate(sizes):
+        if n and n % step == 0:
+            widths.setdefault(n, []).append((m, number))
+        else:
+            widths.setdefault(1, []).extend(((m * n, number), (-(m * n) % step, -1)))
+    found = [(width, [rows for rows, _ in some]) for width, some in widths.items()]
+    numbers = [number for some in widths.values() for _, number in some]
+    at = {number: place for place, number in enumerate(numbers)}
+    return found, [at[number] for number in range(len(sizes))]
 
 
 def run(request: Request, device: Device) -> None:
