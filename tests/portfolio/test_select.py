@@ -227,6 +227,28 @@ def test_each_config_for_batches_has_its_plain_instance_and_loops_as_they_were_t
         assert (one.level is not None) == (one.mode == PLAIN and one.form == BATCHED)
 
 
+def test_files_of_times_of_batches_are_picked_from_together(tmp_path):
+    """Two of aligned columns as one; those for others by themselves."""
+    of = Variant.of(Problem(1, 1, 1, "bf16"))
+    every = stencil("wgmma").batch_configs(of)
+    kinds = [
+        [one for one in every if stencil("wgmma").geometry(one).reads_unaligned == unaligned][:2]
+        for unaligned in (False, True)
+    ]
+    batches = []
+    for number, configs in enumerate((kinds[0], kinds[0], kinds[1])):
+        case = {
+            "shapes": [[64 + 8 * number, 64, 64, 900]], "won": [],
+            "configs": [{**one, "stencil": "wgmma"} for one in configs],
+            "ns": [[5e3, 9e3] if number != 1 else [9e3, 5e3]],
+        }  # fmt: skip
+        written = write_times(tmp_path, cases={"NN": case}, rescheduled=[], precision="bf16")
+        batches.append(read_measured(written))
+    chosen = select(replace(_measured({}), precision="bf16"), H100, batches=batches)
+    mine = [one.kernel.config for one in chosen if one.kernel.variant == of]
+    assert sorted(map(str, mine)) == sorted(map(str, [*kinds[0], kinds[1][0]]))
+
+
 @pytest.mark.parametrize("letter", ["s", "d", "bf16"])
 def test_the_kernel_for_a_group_is_the_one_of_its_usual_product(letter):
     problems = [Problem(m, 512, 256, letter, "T", "N") for m in (5, 90, 3000)]

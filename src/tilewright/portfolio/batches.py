@@ -66,7 +66,7 @@ def choose_batched(
         What all products take one by one; without it, by the kernel for one as it lies.
     """
     if problem.precision.reads_along_k and not _is_along_k(problem, aligned):
-        return None  # copied first, matrix by matrix
+        return None  # copied first
     one, table = choose(device, problem.one, aligned), held_rows(device, Variant.of(problem))
     if _is_compiled(device, one, table, BATCHED):
         able = one.stencil.batches(one.config, Variant.of(problem))

@@ -56,8 +56,8 @@ def with_groups(kernels: Sequence[PortfolioKernel]) -> list[PortfolioKernel]:
         # take for a batch says little of a group's.
         apart = one.config.stencil == "wgmma" and one.geometry.persistent
         alone = {} if apart else one.batched
-        copied = one.variant.precision.reads_along_k  # where they are not aligned
-        unaligned = one.modes if one.geometry.reads_unaligned and not copied else {}
+        along_k = one.variant.precision.reads_along_k  # operands are copied so
+        unaligned = one.modes if one.geometry.reads_unaligned and not along_k else {}
         modes = [mode for mode in one.modes if mode in _MODES] if at == best else alone or unaligned
         found[at] = replace(one, grouped=dict.fromkeys(modes, ""))
     return found

@@ -18,7 +18,7 @@ from tilewright.portfolio.fit import fitted_costs
 from tilewright.portfolio.forms import with_groups, with_triangles
 from tilewright.portfolio.instances import next_best, slower
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.measured import Case, Measured, Rescheduled
+from tilewright.portfolio.measured import Case, Measured, Rescheduled, joined
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.pick import pick
 from tilewright.precision import precision
@@ -112,10 +112,10 @@ def select(
         Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
         picked by itself.
     batches : sequence of Measured
-        Times of batches, of configs for these (`tilewright.portfolio.measure_batches`), each picked
-        by itself.
+        Times of batches, of configs for these (`tilewright.portfolio.measure_batches`): those for
+        columns that are not aligned are picked by themselves.
     """
-    found = []
+    found, many = [], _by_alignment(batches)
     for variant in variants_with_conjugates(measured.precision):
         first = _kind(measured, variant, mean, most, more)
         rivals = [] if first is None else [x.kernel for x in first.selected if x.kernel.costs]
@@ -126,8 +126,8 @@ def select(
         some = [one for one in kinds if one is not None]
         if some:
             found += _with_modes(some, device, measured.multiprocessors)
-        if batches and not _is_rare(variant):
-            found += [x for one in batches for x in _for_batches(one, variant, device)]
+        if many and not _is_rare(variant):
+            found += [x for one in many for x in _for_batches(one, variant, device)]
             mine = [one for one in found if one.kernel.variant == variant]
             if not mine:  # of 8-bit operands, which are read in one order
                 continue
@@ -135,6 +135,16 @@ def select(
             made = with_triangles(with_groups([one.kernel for one in mine]))
             found += [replace(one, kernel=x) for one, x in zip(mine, made, strict=True)]
     return found
+
+
+def _by_alignment(batches: Sequence[Measured]) -> list[Measured]:
+    """Return times of batches, those of configs for aligned columns together, and all others."""
+    kinds: dict[bool, list[Measured]] = {}
+    for one in batches:
+        configs = next(iter(one.cases.values())).configs
+        unaligned = any(stencil(x.stencil).geometry(x).reads_unaligned for x in configs)
+        kinds.setdefault(unaligned, []).append(one)
+    return [joined(some) for some in kinds.values()]
 
 
 def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> list[Selected]:

@@ -219,6 +219,8 @@ class _Arguments:
             return self._make(self._tensor_map(value))
         if type(value) is np.int64:
             found = self._offset(int(value))
+        elif type(value) is np.uint32:  # no scalar has this type
+            found = None
         elif isinstance(value, np.generic):
             number = value["hi"] if isinstance(value, np.void) else value
             found = _SCALARS.get(float(number))

@@ -326,6 +326,7 @@ def test_a_group_that_had_its_closer_look_is_served_again(driver, device, plan, 
     monkeypatch.setattr(members, "_library", lambda x: library)
     monkeypatch.setattr(members, "device_at", lambda ordinal: device)
     chosen = SimpleNamespace(geometry=SimpleNamespace(tma=False)), None
+    monkeypatch.setattr(members, "choose_grouped", lambda *_: None)
     monkeypatch.setattr(members, "_chosen", lambda *_: chosen)
     monkeypatch.setattr(members, "_plan", lambda *x: looked.append(x[2]) or plan(len(x[2])))
     for is_new in (False, True):

@@ -196,6 +196,7 @@ def test_products_that_no_kernel_takes_together_are_computed_one_by_one(monkeypa
     )  # fmt: skip
     monkeypatch.setattr(members, "_library", lambda x: library)
     monkeypatch.setattr(members, "device_at", lambda ordinal: None)
+    monkeypatch.setattr(members, "choose_grouped", lambda *_: None)
     monkeypatch.setattr(members, "_chosen", lambda live, chunk: None)
     a, b = [np.ones((2, 3)), np.ones((3, 0)), np.ones((4, 3))], [np.ones((3, 5))] * 3
     b[1] = np.ones((0, 5))
@@ -206,3 +207,21 @@ def test_products_that_no_kernel_takes_together_are_computed_one_by_one(monkeypa
         ]
     with pytest.raises(ValueError, match=r"c\[0\] overlaps c\[2\]"):
         tw.grouped_gemm(a, b, [made[2][:2], made[1], made[2]])
+
+
+@pytest.mark.parametrize(
+    ("has_maps", "count", "sizes"),
+    [(True, 160, [54, 54, 52]), (True, 64, [64]), (False, 160, [80, 80]), (False, 128, [128])],
+)
+def test_a_launch_has_as_many_products_as_its_table(monkeypatch, has_maps, count, sizes):
+    """Those of longest sums first, and none without a result."""
+    chosen = SimpleNamespace(geometry=SimpleNamespace(tma=has_maps))
+    monkeypatch.setattr(members, "choose_grouped", lambda *_: chosen)
+    some = [
+        SimpleNamespace(problem=SimpleNamespace(m=m, n=5, k=k), aligned=True)
+        for k, m in enumerate([0, *[3] * count])
+    ]
+    found = list(members._chunks(None, some))
+    assert [len(one) for one in found] == sizes
+    assert [x.problem.k for one in found for x in one] == list(range(count, 0, -1))
+    assert list(members._chunks(None, some[:1])) == []

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.portfolio.examples import H100, Hopper, costs, kernel
+from tests.portfolio.examples import H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import GemmCall, Operand
 from tilewright.portfolio.portfolio import Copying
+from tilewright.precision import precision
 from tilewright.problem import Problem
+from tilewright.serve.routes import one_launch
 from tilewright.serve.routes.plain import lay_out_plain
 from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN
 
 COUNT, HEADS = 9, 8
 
@@ -20,22 +26,31 @@ COUNT, HEADS = 9, 8
 @pytest.fixture
 def hopper(ship):
     """A device with a kernel of boxes, and one of any alignment that takes three times as long."""
-    family, of = stencil("wgmma"), Variant.of(Problem(1, 1, 1, "bf16"))
+    return shipping(ship, 10.0, 30.0)
+
+
+def shipping(ship, boxed_ns: float, by_threads_ns: float, letter: str = "bf16", trans: str = "NN"):
+    """Return a device with such kernels, as far as tensor cores have them."""
+    family, of = stencil("wgmma"), Variant.of(Problem(1, 1, 1, letter, *trans))
     starts = [one for one in family.starts(of, H100) if family.batches(one, of)]
-    boxed, copied = (
-        next(one for one in starts if family.geometry(one).tma == tma) for tma in (True, False)
-    )
-    made = kernel(of, boxed, costs=costs(10.0)), kernel(of, copied, costs=costs(30.0))
-    both = [replace(one, batched=one.modes) for one in made]
-    ship(*both, name="short", copying=Copying(5000.0, 1000.0))
-    return Hopper()
+    kernels = []
+    for tma, ns in ((True, boxed_ns), (False, by_threads_ns)):
+        for config in [one for one in starts if family.geometry(one).tma == tma][:1]:
+            one = kernel(of, config, costs=costs(ns))
+            kernels.append(replace(one, batched=one.modes))
+    ship(*kernels, name="short", copying=Copying(5000.0, 1000.0))
+    live = Hopper()
+    live.boxed = cubin_of(kernels[0].config, of, PLAIN)
+    return live
 
 
-def laid_out(live, side: int, lda: int, *repeats: tuple[int, int, int], begins: int = 0):
+def laid_out(
+    live, side: int, lda: int, *repeats: tuple[int, int, int], begins: int = 0, letter: str = "bf16"
+):
     """Return the entries of what is launched, the repeats that are left, and what was asked for."""
     asked = []
     space = SimpleNamespace(need=lambda name, size: asked.append((name, size)) or 1 << 40)
-    problem = Problem(side, side, side, "bf16", "N", "N", lda, side, side)
+    problem = Problem(side, side, side, letter, "N", "N", lda, side, side)
     a, b, c = Operand(1 << 30, begins, lda), Operand(2 << 30, 0, side), Operand(3 << 30, 0, side)
     call = GemmCall(problem.precision, side, side, side, 1, a, b, 0, c)
     counts = (COUNT, HEADS)[: len(repeats)]
@@ -83,8 +98,70 @@ def test_results_that_do_not_step_alike_are_launched_apart(hopper):
     assert left == ((HEADS, *second),)
 
 
-def test_aligned_products_are_read_in_boxes(hopper):
-    side = 2048
-    names, left, asked = laid_out(hopper, side, side, (side * side,) * 3)
+def test_aligned_products_are_read_in_boxes(ship):
+    """Of which alone it is known what they take for a batch."""
+    side, live = 256, shipping(ship, 30.0, 10.0)
+    names, left, asked = laid_out(live, side, side, (side * side,) * 3)
     assert (names, left, asked) == (["gemm_plain"], (), [])
-    assert len(hopper.loaded) == 1
+    assert live.loaded == [live.boxed]
+
+
+@pytest.mark.parametrize(("side", "blocks"), [(16, -(-COUNT * 16 // 64)), (17, COUNT)])
+def test_small_products_that_follow_each_other_are_turned_as_one(ship, side, blocks):
+    """Where each matrix begins at 16 bytes of a column of them all."""
+    live, size = shipping(ship, 10.0, 30.0, "int8", "TN"), side * side
+    names, left, _ = laid_out(live, side, side, (size, size, size), letter="int8")
+    copies = 2 if side % 16 else 1  # of what runs along k already none, if it is aligned
+    assert (names, left) == (["realign"] * copies + ["gemm_plain"], ())
+    assert live.launches[0].grid == (blocks, 1)
+
+
+@settings(max_examples=200)
+@given(
+    letter=st.sampled_from(["bf16", "s", "int8", "tf32"]),
+    sides=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    many=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    order=st.permutations(range(3)),
+    gaps=st.tuples(*[st.integers(0, 3)] * 4),
+    is_along=st.booleans(),
+    shared=st.sampled_from([None, 0, 1, 2]),
+    begins=st.integers(0, 3),
+)
+def test_each_product_finds_its_operand_in_the_copy(
+    letter, sides, many, order, gaps, is_along, shared, begins
+):
+    """However its matrices lie, or where some products have one."""
+    (side, k), of = sides, precision(letter)
+    along, across = (k, side) if is_along else (side, k)
+    shape = np.array([*many, across, along]) + gaps
+    places = np.arange(shape.prod()).reshape(*shape[list(order)], shape[3])
+    places = places.transpose(*np.argsort(order), 3)[: many[0], : many[1], :across, :along]
+    first = tuple(slice(1 if shared in (at, 2) else None) for at in range(2))
+    places = np.broadcast_to(places[first], places.shape)  # a view
+    steps = [x // places.itemsize for x in places.strides]
+    if places.strides[3] != places.itemsize or steps[2] < along:
+        return
+    x = Operand(1 << 30, begins, steps[2])
+    p = Problem(side, 1, k, letter, "T" if is_along else "N", "N", steps[2])
+    levels = one_launch._levels(
+        [(n, s) for n, s in zip(many, steps, strict=False) if n > 1] or [(1, 0)]
+    )
+    found = one_launch._copied(p, x, sides, is_along, levels)
+    if not isinstance(found, one_launch._Copied):
+        assert found == levels[0][1]
+        return
+    copy, (within, step_within, step_beyond) = found.copy, found.batch
+    step_inner, step_outer = (x.ld, 1) if copy.transposed else (1, x.ld)
+    made = np.full((copy.batch, copy.outer, copy.ld), -1)
+    for z in range(copy.batch):
+        begin = begins + z % within * step_within + z // within * step_beyond
+        inner, outer = np.ogrid[: copy.inner, : copy.outer]
+        made[z, :, : copy.inner] = (begin + inner * step_inner + outer * step_outer).T
+    is_k_first = of.reads_along_k or is_along
+    for z, place in enumerate(places.reshape(-1, across, along)):
+        i, j = np.ogrid[:across, :along]  # side and k, or k and side
+        if is_k_first != is_along:
+            i, j = j, i
+        read = made.ravel()[z * found.step + i * copy.ld + j]
+        np.testing.assert_array_equal(read, place + begins)
+        assert (z * found.step * of.element_bytes) % 16 == 0

@@ -28,6 +28,7 @@ from tilewright.backend import GemmCall, Kernel, Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import Choice, choose
+from tilewright.portfolio.batches import choose_grouped
 from tilewright.portfolio.find import generation
 from tilewright.precision import PRECISIONS, Precision, dtype_of, precision_of
 from tilewright.problem import Problem, Trans
@@ -276,13 +277,12 @@ def _prepared(
     places = [np.empty((0, 3), np.uint32)]
     live = device_at(views[0][0].ordinal)
     with span("lay out"):
-        for chunk in (part for members in kinds.values() for part in _chunks(members)):
+        for chunk in (part for members in kinds.values() for part in _chunks(live, members)):
             found = _chosen(live, chunk)
             if found is None:
                 rest += [one.number for one in chunk]
                 continue
-            most = min(PROBLEMS, MAPS // 2) if found[0].geometry.tma else PROBLEMS
-            for part in _launches(chunk, most):
+            for part in _pieces_of(chunk, _most(found[0])):
                 order = (1, 0, 2) if part[0].exchanged else (0, 1, 2)
                 columns = len(views) * np.array(order, np.uint32)
                 numbers = np.array([one.number for one in part], np.uint32)
@@ -305,15 +305,26 @@ def _of_all(views: list[Any], name: str) -> NDArray[np.uint64]:
     return np.array(found, np.uint64)
 
 
-def _chunks(members: list[_Member]) -> Iterator[list[_Member]]:
-    """Yield the products of each launch, at most as a table has, those of longest sums first."""
+def _chunks(live: Any, members: list[_Member]) -> Iterator[list[_Member]]:
+    """Yield the products that one kernel is chosen for, those of longest sums first.
+
+    As many as a launch of the kernel has that is best for all.
+    """
     # Without a result nothing is computed; a launch has no blocks for it.
     some = [one for one in members if one.problem.m and one.problem.n]
     some.sort(key=lambda one: -one.problem.k)
-    yield from _launches(some, PROBLEMS)
+    if some:
+        best = choose_grouped(live, [one.problem for one in some], some[0].aligned)
+        yield from _pieces_of(some, _most(best))
 
 
-def _launches(members: list[_Member], most: int) -> Iterator[list[_Member]]:
+def _most(chosen: Choice | None) -> int:
+    """Return how many products a launch of a kernel has at most: a table has room for so many."""
+    has_maps = chosen is not None and chosen.geometry.tma
+    return min(PROBLEMS, MAPS // 2) if has_maps else PROBLEMS
+
+
+def _pieces_of(members: list[_Member], most: int) -> Iterator[list[_Member]]:
     """Yield members one behind the other, at most so many at a time and about as many each time."""
     pieces = -(-len(members) // most)
     each = max(1, -(-len(members) // max(1, pieces)))

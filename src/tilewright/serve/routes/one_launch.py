@@ -17,6 +17,7 @@ from tilewright.serve.routes.realigned import copy_of, copying_of
 from tilewright.serve.steps import MemorySpace, Step
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.table import Part
 from tilewright.timeline import span
 
@@ -31,9 +32,6 @@ _MOST_COPIED, _MOST_LEVELS = 1 << 28, 2
 # Nanoseconds that a device takes for a block of a copy at least, however little of its tile is
 # copied (H200: 3.4 to 4.0, elements of 2, 4 and 8 bytes in matrices of 17 x 17).
 _BLOCK_NS = 3.7
-
-# Blocks of a copy, which counts them in 32 bits: grid in x, of the same table.
-_MOST_BLOCKS = 2**31 - 1
 
 
 def one_launch(
@@ -124,9 +122,7 @@ def copied_together(
     copies = [one for one in (a, b) if isinstance(one, _Copied)]
     if a is None or b is None or not copies:
         return None
-    if any(
-        one.copy.size > _MOST_COPIED or one.copy.launch.grid[0] > _MOST_BLOCKS for one in copies
-    ):
+    if any(one.copy.size > _MOST_COPIED for one in copies):
         return None
     (lda, step_a), (ldb, step_b) = (
         (one.copy.ld, one.step) if isinstance(one, _Copied) else (x.ld, one)
@@ -197,8 +193,13 @@ def _copied(
     copy = Realigned(size, inner, outer, turned, batch=count)
     step_beyond = beyond[0][1] if beyond else 0
     made = _Copied(copy, copy.ld * outer * (count > 1), (within, step, step_beyond))
-    if not turned and levels == [(count, x.ld * outer)]:  # they are one matrix
+    if levels != [(count, x.ld * across)]:
+        return made
+    # They are one matrix, of which a block copies whole tiles, whatever their own sides are.
+    if not turned:
         return replace(made, copy=replace(copy, outer=outer * count, batch=1))
+    if inner * size % CHUNK_BYTES == 0:  # a matrix begins `inner` elements behind the one before
+        return replace(made, copy=replace(copy, inner=inner * count, batch=1), step=inner)
     return made
 
 
@@ -212,15 +213,15 @@ def _is_worth(
     if known is not None:
         copied_ns = sum(max(known.ns(x.size), _BLOCK_NS * x.launch.grid[0]) for x in copies)
     others_ns = None if alone_ns is None else count * alone_ns - copied_ns
-    found = ready_for_batch(live, made, aligned=True, apart_ns=others_ns)
+    found = choose_batched(live, made, apart_ns=others_ns)
     if found is None:
         return False
     one = _longest(problem, repeats)
     apart_ns = None if alone_ns is None else one.batch * alone_ns
     other = choose_batched(live, one, _lie_aligned(call, repeats), apart_ns)
-    if other is None or other.ns is None or found[0].ns is None or known is None:
+    if other is None or other.ns is None or found.ns is None or known is None:
         return other is None
-    return found[0].ns + copied_ns < other.ns * count / one.batch
+    return found.ns + copied_ns < other.ns * count / one.batch
 
 
 def _longest(problem: Problem, repeats: Sequence[Repeat]) -> Problem:

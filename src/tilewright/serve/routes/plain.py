@@ -45,9 +45,10 @@ def _together(
 ) -> tuple[list[Step], tuple[Repeat, ...]] | None:  # fmt: skip
     """Return the launches of all products at once, and the repeats that are left; see `one_launch`.
 
-    Operands are copied at once where that is faster.
+    Operands are copied at once where that is faster: of other kernels than tensor cores' those of
+    two dimensions.  Others they take as they lie, as exported libraries do.
     """
-    if not copies:
+    if not copies or (len(repeats) == 1 and not problem.precision.is_short):
         return one_launch(live, problem, call, repeats)
     alone_ns = expected_ns(live, way_of(live, problem, call))
     read = copied_together(live, problem, call, repeats, space, alone_ns)
