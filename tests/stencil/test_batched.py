@@ -135,7 +135,7 @@ def _of_any_alignment(name: str) -> Config:
     return min(able, key=lambda one: one.integer("block_m") * one.integer("block_n"))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("name", ["bf16NN", "tf32TN", "fp16_f32TT"])
 @pytest.mark.parametrize(("persistent", "consumers"), [(0, 1), (3, 2)])
@@ -148,7 +148,7 @@ def test_operands_of_any_alignment_are_batches(
     check(emulated, one.replace(**turns), name)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("name", ["bf16TN", "fp16NT", "tf32TT"])
 def test_operands_of_any_alignment_are_groups(tmp_path: Path, name: str) -> None:
