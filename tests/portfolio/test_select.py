@@ -240,13 +240,13 @@ def test_files_of_times_of_batches_are_picked_from_together(tmp_path):
         case = {
             "shapes": [[64 + 8 * number, 64, 64, 900]], "won": [],
             "configs": [{**one, "stencil": "wgmma"} for one in configs],
-            "ns": [[5e3, 9e3] if number != 1 else [9e3, 5e3]],
+            "ns": [[5e3, 9e3]],
         }  # fmt: skip
         written = write_times(tmp_path, cases={"NN": case}, rescheduled=[], precision="bf16")
         batches.append(read_measured(written))
     chosen = select(replace(_measured({}), precision="bf16"), H100, batches=batches)
     mine = [one.kernel.config for one in chosen if one.kernel.variant == of]
-    assert sorted(map(str, mine)) == sorted(map(str, [*kinds[0], kinds[1][0]]))
+    assert sorted(map(str, mine)) == sorted(map(str, [kinds[0][0], kinds[1][0]]))  # each once
 
 
 @pytest.mark.parametrize("letter", ["s", "d", "bf16"])
