@@ -8,7 +8,8 @@
     split/           accuracy="fp32" and schemes: split operands, products of parts
     residues/        accuracy="fp64", double-double: residues of operands, their products
     plain.py         all others, by the precision's own kernels:
-    one_launch.py        batches: one launch for all, if it is faster
+    copied_batch.py      batches: operands of all products copied at once, if it is faster
+    one_launch.py            one launch for all products, likewise
     realigned.py         operands worth copying: copies, then the kernel for those
     direct.py            the kernel for the operands
 

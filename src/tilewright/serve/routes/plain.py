@@ -6,8 +6,9 @@ from tilewright.backend import GemmCall, LiveDevice
 from tilewright.problem import Problem
 from tilewright.serve.arrange import Repeat
 from tilewright.serve.kernels import begins_aligned
+from tilewright.serve.routes.copied_batch import copied_batch
 from tilewright.serve.routes.direct import direct, in_pieces
-from tilewright.serve.routes.one_launch import copied_together, one_launch
+from tilewright.serve.routes.one_launch import one_launch
 from tilewright.serve.routes.realigned import copied, expected_ns, way_of, way_steps, ways
 from tilewright.serve.steps import Laid, MemorySpace, Step
 
@@ -51,7 +52,7 @@ def _together(
     if not copies or (len(repeats) == 1 and not problem.precision.is_short):
         return one_launch(live, problem, call, repeats)
     alone_ns = expected_ns(live, way_of(live, problem, call))
-    read = copied_together(live, problem, call, repeats, space, alone_ns)
+    read = copied_batch(live, problem, call, repeats, space, alone_ns)
     if read is not None:
         made = one_launch(live, *read[1:], alone_ns)
         if made is not None:

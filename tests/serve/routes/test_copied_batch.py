@@ -1,4 +1,4 @@
-"""Batches in one launch: of operands as they lie, or of copies of all of them at once."""
+"""Batches of operands that are copied at once, or read as they lie."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.backend import GemmCall, Operand
 from tilewright.portfolio.portfolio import Copying
 from tilewright.precision import precision
 from tilewright.problem import Problem
-from tilewright.serve.routes import one_launch
+from tilewright.serve.routes.copied_batch import _levels, _read
 from tilewright.serve.routes.plain import lay_out_plain
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN
@@ -107,8 +107,8 @@ def test_aligned_products_are_read_in_boxes(ship):
 
 
 @pytest.mark.parametrize(("side", "blocks"), [(16, -(-COUNT * 16 // 64)), (17, COUNT)])
-def test_small_products_that_follow_each_other_are_turned_as_one(ship, side, blocks):
-    """Where each matrix begins at 16 bytes of a column of them all."""
+def test_small_products_are_turned_as_one_where_each_begins_at_16_bytes(ship, side, blocks):
+    """Of a column of them all."""
     live, size = shipping(ship, 10.0, 30.0, "int8", "TN"), side * side
     names, left, _ = laid_out(live, side, side, (size, size, size), letter="int8")
     copies = 2 if side % 16 else 1  # of what runs along k already none, if it is aligned
@@ -139,16 +139,13 @@ def test_each_product_finds_its_operand_in_the_copy(
     first = tuple(slice(1 if shared in (at, 2) else None) for at in range(2))
     places = np.broadcast_to(places[first], places.shape)  # a view
     steps = [x // places.itemsize for x in places.strides]
-    if places.strides[3] != places.itemsize or steps[2] < along:
-        return
     x = Operand(1 << 30, begins, steps[2])
     p = Problem(side, 1, k, letter, "T" if is_along else "N", "N", steps[2])
-    levels = one_launch._levels(
-        [(n, s) for n, s in zip(many, steps, strict=False) if n > 1] or [(1, 0)]
-    )
-    found = one_launch._copied(p, x, sides, is_along, levels)
-    if not isinstance(found, one_launch._Copied):
-        assert found == levels[0][1]
+    dimensions = [one for one in zip(many, steps, strict=False) if one[0] > 1]
+    levels = _levels(dimensions or [(1, 0)])
+    found = _read(p, x, sides, is_along, levels)
+    if found.copy is None:
+        assert (found.ld, found.step) == (x.ld, levels[0][1])
         return
     copy, (within, step_within, step_beyond) = found.copy, found.batch
     step_inner, step_outer = (x.ld, 1) if copy.transposed else (1, x.ld)
@@ -162,6 +159,6 @@ def test_each_product_finds_its_operand_in_the_copy(
         i, j = np.ogrid[:across, :along]  # side and k, or k and side
         if is_k_first != is_along:
             i, j = j, i
-        read = made.ravel()[z * found.step + i * copy.ld + j]
+        read = made.ravel()[z * found.step + i * found.ld + j]
         np.testing.assert_array_equal(read, place + begins)
         assert (z * found.step * of.element_bytes) % 16 == 0
