@@ -143,10 +143,10 @@ def _by_width(
 ) -> tuple[list[tuple[int, list[int]]], list[int]]:
     """Return the rows of matrices of a width, for each width, and each matrix's place among all.
 
-    Those whose rows are no multiple of `step` elements count as of width 1, and are followed by
-    what makes them one.
+    Where a row is no multiple of `step` elements, a matrix counts as a column of its elements, and
+    is followed by as many as are missing to a multiple.
     """
-    widths: dict[int, list[tuple[int, int]]] = {}  # rows, and whose: -1 of what is between
+    widths: dict[int, list[tuple[int, int]]] = {}  # rows, and whose; -1: nobody's
     for number, (m, n) in enumerate(sizes):
         if n and n % step == 0:
             widths.setdefault(n, []).append((m, number))

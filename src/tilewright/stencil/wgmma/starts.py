@@ -221,8 +221,8 @@ _BATCHED: tuple[tuple[int, ...], ...] = (
 )
 # The same of 16-bit operands that TMA does not take.  A thread reads what it brings into registers,
 # so that a block waits for device memory in every step: persistent blocks at least do while others
-# multiply and store.  Those that took least of 17 on 19 batches of odd sides, and two with 80 and 96
-# rows besides (H200, 2026-11-29).
+# multiply and store.  Those that took least of 17 on 19 batches of odd sides, and two of 80 and 96
+# rows (H200, 2026-11-29).
 _BATCHED_BY_THREADS: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 0, 128, 3, 2, 0),
     (64, 64, 64, 1, 0, 128, 4, 2, 132),
