@@ -37,6 +37,8 @@ def test_shapes_are_of_their_kind_and_the_same_for_a_seed(kind):
     assert all(least <= side <= most for shape in first for side in shape)
     if kind == "short":
         assert all(min(m, n) <= 128 for m, n, _ in first)
+    if kind == "layers":  # a side is tokens, most of them few
+        assert 120 < sum(min(m, n) <= 256 for m, n, _ in first) < 200
     if kind == "long":
         assert all(max(m, n) <= 2049 and k >= 1024 for m, n, k in first)
     assert any(side % 2 for shape in first for side in shape)
@@ -104,15 +106,11 @@ def test_a_portfolios_kernels_are_timed_on_shapes_in_the_modes_that_serve(
     """Of copies on those shapes alone whose columns are not aligned as copies' are."""
     ran = []
 
-    class Workload:
-        def __init__(self, live, problem, memory):
-            self.problem = problem
+    def burst(live, workload, config, code, family, geometry):
+        ran.append((workload.problem, config, code))
+        return lambda: 1000
 
-        def run(self, code, family, config):
-            ran.append((self.problem, config, code))
-            return 1000
-
-    monkeypatch.setattr(measure, "Workload", Workload)
+    monkeypatch.setattr(measure, "Burst", burst)
     live.load = lambda code, cubin: code.symbol
     square = Problem(4096, 4096, 4096, "s")
     turned = Problem(4096, 4096, 4096, "s", Trans.T, Trans.N)
@@ -165,7 +163,7 @@ def test_few_configs_go_on_after_a_part_of_the_time_in_the_modes_that_serve(live
 def test_columns_of_copies_alone_are_aligned(live, monkeypatch):
     timed = []
 
-    def timer(kernel, workload, loaded):
+    def timer(live, kernel, workload, loaded):
         timed.append(workload.problem)
         return lambda: 5
 

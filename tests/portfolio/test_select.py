@@ -188,6 +188,45 @@ def test_times_far_above_what_a_rival_is_expected_to_take_count_less(monkeypatch
     assert best[far] < 9e9
 
 
+def test_what_is_for_some_problems_is_picked_by_itself_whichever_file_has_its_times(monkeypatch):
+    """For those where it is the fastest; its costs are of all that it was timed on."""
+    fitted = _fitted(monkeypatch)
+    of = Variant.of(Problem(1, 1, 1, "s"))
+    streams = next(iter(stencil("skinny").space(of, H100)))
+    near, far = Problem(900, 4, 512, "s"), Problem(900, 8, 512, "s")
+    raced = Problem(4096, 4, 512, "s")
+    ns = np.array([[9e3, 5e3], [6e3, 7e3]])
+    case = Case((near, far), (STARTS[0], streams), ns, {raced: (streams, 4e3)})
+    chosen = [x.kernel for x in select(_measured({of: case}), H100) if x.kernel.variant == of]
+    assert sorted(x.config.stencil for x in chosen) == ["simt_async", "skinny"]
+    assert [x.won for x in chosen if x.config == streams] == [{(4096, 4, 512): 4e3}]
+    [(_, times, best)] = [one for one in fitted if one[0].streamed]
+    assert times == {near: 5e3, far: 7e3}
+    assert best[far] <= 6e3
+
+
+def test_what_takes_columns_that_are_not_aligned_is_picked_by_itself():
+    wgmma, of = stencil("wgmma"), Variant.of(Problem(1, 1, 1, "bf16", "T", "N"))
+    starts = wgmma.starts(of, H100)
+    by_tma, by_threads = (
+        next(one for one in starts if wgmma.geometry(one).tma == tma) for tma in (True, False)
+    )
+    problem = Problem(512, 512, 512, "bf16", "T", "N")
+    slow = Case((problem,), (by_threads,), np.array([[9e3]]))
+    fast = Case((problem,), (by_tma, by_threads), np.array([[5e3, 9e3]]))
+    odd = Case((Problem(513, 77, 99, "bf16", "T", "N"),), (by_threads,), np.array([[8e3]]))
+
+    def chosen(case, *others):
+        one, *rest = (replace(_measured({of: x}), precision="bf16") for x in (case, *others))
+        found = select(one, H100, others=rest)
+        return sorted(str(x.kernel.config) for x in found if x.kernel.variant == of)
+
+    both = sorted(map(str, (by_tma, by_threads)))
+    assert chosen(fast) == [str(by_tma)]  # nothing else is faster anywhere
+    assert chosen(fast, odd) == both
+    assert chosen(Case((problem,), (by_tma,), np.array([[5e3]])), slow) == [str(by_tma)]
+
+
 def _fitted(monkeypatch) -> list:
     """Return where each fit of costs leaves its geometry, times and least times."""
     found: list = []

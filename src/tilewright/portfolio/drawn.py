@@ -101,10 +101,13 @@ def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
 
 
 def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
-    """Yield layers of language models: rows of tokens times weights, in either storage order."""
+    """Yield layers of language models: rows of tokens times weights, in either storage order.
+
+    Two thirds have 256 tokens at most, as many as are decoded at once.
+    """
     rng = np.random.default_rng(seed)
     for number in itertools.count():
-        tokens = round(2.0 ** rng.uniform(0, 12))
+        tokens = round(2.0 ** rng.uniform(0, 12 if number % 3 == 0 else 8))
         out, features = (round(2.0**x) // 64 * 64 for x in rng.uniform(10, 15, 2))
         longest = max(out * features, tokens * max(out, features))
         if longest * of.element_bytes <= MOST_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,15 @@ class Case:
         """Return the times of a column's config, by the problems that it was timed on."""
         every = zip(self.problems, self.ns[:, column], strict=True)
         return {problem: float(ns) for problem, ns in every if math.isfinite(ns)}
+
+    def of(self, is_one: Callable[[Config], bool]) -> Case:
+        """Return the times of some configs, of the problems that one of them was timed on."""
+        columns = [at for at, one in enumerate(self.configs) if is_one(one)]
+        ns = self.ns[:, columns]
+        rows = np.flatnonzero(np.isfinite(ns).any(axis=1))
+        won = {problem: pair for problem, pair in self.won.items() if is_one(pair[0])}
+        problems = tuple(self.problems[row] for row in rows)
+        return Case(problems, tuple(self.configs[at] for at in columns), ns[rows], won)
 
     def fastest(self, count: int, stencil: str) -> Iterator[Config]:
         """Yield a stencil's configs that were among so many of the fastest on a problem, once."""
@@ -127,6 +136,10 @@ class Measured:
     copying: tuple[float, float] | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     arithmetic: str = ""
+
+    def of(self, is_one: Callable[[Config], bool]) -> Measured:
+        """Return the times of some configs alone."""
+        return replace(self, cases={of: case.of(is_one) for of, case in self.cases.items()})
 
 
 def read_measured(path: Path, letter: str = "") -> Measured:

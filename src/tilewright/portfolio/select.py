@@ -109,20 +109,22 @@ def select(
         Times of the kernels of a portfolio (`tilewright.portfolio.measure`), which costs are
         fitted to besides.
     others : sequence of Measured
-        Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
-        picked by itself.
+        Of configs for some problems only (`tilewright.portfolio.measure.measure_family`), which
+        `measured` may have times of, too: those of each stencil are picked by themselves, and
+        those for columns that are not aligned.
     batches : sequence of Measured
         Times of batches, of configs for these (`tilewright.portfolio.measure_batches`): those for
         columns that are not aligned are picked by themselves.
     """
     found, many = [], _by_alignment(batches)
+    measured, *for_some = _by_problems(measured, others)
     for variant in variants_with_conjugates(measured.precision):
         first = _kind(measured, variant, mean, most, more)
         rivals = [] if first is None else [x.kernel for x in first.selected if x.kernel.costs]
+        beside = measured.cases.get(_without_conjugates(variant))
         kinds = [first]
-        for other in others:
-            faster = _where_faster(other, measured)
-            kinds.append(_kind(faster, variant, 0.0, 0.0, (), rivals=rivals))
+        for other in for_some:
+            kinds.append(_kind(other, variant, 0.0, 0.0, (), rivals=rivals, beside=beside))
         some = [one for one in kinds if one is not None]
         if some:
             found += _with_modes(some, device, measured.multiprocessors)
@@ -135,6 +137,28 @@ def select(
             made = with_triangles(with_groups([one.kernel for one in mine]))
             found += [replace(one, kernel=x) for one, x in zip(mine, made, strict=True)]
     return found
+
+
+def _by_problems(measured: Measured, others: Sequence[Measured]) -> list[Measured]:
+    """Return times of what takes all problems, and then of what takes some, each by itself."""
+    files = (measured, *others)
+    cases = [case for one in files for case in one.cases.values()]
+    every = {x for case in cases for x in (*case.configs, *(won for won, _ in case.won.values()))}
+    takes = {one: _problems_of(one) for one in every}
+    some = sorted({*takes.values()} - {""})
+
+    def of(kind: str, one: Measured) -> Measured:
+        return one.of(lambda config: takes[config] == kind)
+
+    return [of("", measured), *(joined([of(kind, one) for one in files]) for kind in some)]
+
+
+def _problems_of(config: Config) -> str:
+    """Return what says which problems a config is for; nothing of one for all."""
+    family = stencil(config.stencil)
+    if family.shapes:
+        return config.stencil
+    return "any alignment" if family.geometry(config).reads_unaligned else ""
 
 
 def _by_alignment(batches: Sequence[Measured]) -> list[Measured]:
@@ -167,20 +191,15 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
     return found
 
 
-def _where_faster(other: Measured, measured: Measured) -> Measured:
+def _where_faster(case: Case, beside: Case | None) -> Case:
     """Return times without the problems that a kernel of the others takes less for."""
-    cases = {}
-    for variant, case in other.cases.items():
-        rivals = measured.cases.get(variant)
-        best = {} if rivals is None else rivals.best
-        mine = case.ns.min(axis=1, initial=np.inf)
-        rows = [
-            row for row, (problem, ns) in enumerate(zip(case.problems, mine, strict=True))
-            if ns <= best.get(problem, np.inf)
-        ]  # fmt: skip
-        problems = tuple(case.problems[row] for row in rows)
-        cases[variant] = replace(case, problems=problems, ns=case.ns[rows])
-    return replace(other, cases=cases)
+    best = {} if beside is None else beside.best
+    mine = case.ns.min(axis=1, initial=np.inf)
+    rows = [
+        row for row, (problem, ns) in enumerate(zip(case.problems, mine, strict=True))
+        if ns <= best.get(problem, np.inf)
+    ]  # fmt: skip
+    return replace(case, problems=tuple(case.problems[row] for row in rows), ns=case.ns[rows])
 
 
 @dataclass(frozen=True)
@@ -194,11 +213,12 @@ class _Kind:
 
 def _kind(
     measured: Measured, variant: Variant, mean: float, most: float, more: Sequence[Measured],
-    limit: int = 0, rivals: Sequence[PortfolioKernel] = (),
+    limit: int = 0, rivals: Sequence[PortfolioKernel] = (), beside: Case | None = None,
 ) -> _Kind | None:  # fmt: skip
     """Return what is picked of one file of times; None where it has none of the variant.
 
-    Of a problem's times those count less that are long beside what is expected of `rivals`.
+    Of a problem's times those count less that are long beside what is expected of `rivals`, or
+    was measured `beside`; nothing is picked for problems that take less there.
     """
     plain = _without_conjugates(variant)
     case = measured.cases.get(plain)
@@ -206,16 +226,21 @@ def _kind(
     if case is None or not len(case.problems):
         return None
     best = _best_beside(rivals, case, measured.multiprocessors)
-    made, columns = _of_variant(measured, variant, case, best, mean, most, limit)
+    best |= {x: min(ns, best[x]) for x, ns in (beside.best if beside else {}).items() if x in best}
+    picked_for = _where_faster(case, beside)
+    if not len(picked_for.problems):
+        return None
+    columns = pick(picked_for.ns, mean, most, limit or _limit(case, variant))
+    made = _of_variant(measured, variant, case, best, columns)
     cases = [_of_what_they_are_for(one.cases[plain]) for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
-    return _Kind(made, case, columns)
+    return _Kind(made, picked_for, columns)
 
 
 def _best_beside(
     rivals: Sequence[PortfolioKernel], case: Case, multiprocessors: int
-) -> Mapping[Problem, float]:
+) -> dict[Problem, float]:
     """Return the least time of each problem, measured or expected of a rival."""
     best = case.best
     model = Model([one.geometry for one in rivals], np.array([one.costs for one in rivals]))
@@ -245,11 +270,10 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 
 def _of_variant(
-    measured: Measured, variant: Variant, case: Case, best: Mapping[Problem, float], mean: float,
-    most: float, limit: int = 0,
-) -> tuple[list[Selected], tuple[int, ...]]:  # fmt: skip
-    """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
-    columns = pick(case.ns, mean, most, limit or _limit(case, variant))
+    measured: Measured, variant: Variant, case: Case, best: Mapping[Problem, float],
+    columns: Sequence[int],
+) -> list[Selected]:  # fmt: skip
+    """Return the kernels of one variant: those of some columns of `case.ns`, and what won races."""
     kernels: dict[Config, Selected] = {}
     for column in columns:
         config = case.configs[column]
@@ -263,7 +287,7 @@ def _of_variant(
         kernels[unscheduled(config)] = _selected(variant, config, faster, costs)
     if not _is_rare(variant):
         _add_winners(measured, variant, kernels)
-    return list(kernels.values()), columns
+    return list(kernels.values())
 
 
 def _is_rare(variant: Variant) -> bool:
