@@ -16,6 +16,20 @@ inline void cluster_barrier()
 {
     emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
 }
+inline unsigned int sharing_rank() { return SHARING_BLOCKS > 1 ? cluster_rank() : 0; }
+#if CLUSTER_K > 1
+inline void consumers_barrier() { emulated::meet(0, CONSUMERS * GROUP); }
+inline void put_sums(shared_at to, sums_of_chunk v)
+{
+    std::memcpy(emulated::shared_bytes(emulated::rank_now(), to, 16, "a thread puts"), &v, 16);
+}
+inline sums_of_chunk read_sums_of(unsigned int rank, shared_at at)
+{
+    sums_of_chunk v;
+    std::memcpy(&v, emulated::shared_bytes(rank, at, 16, "a thread reads"), 16);
+    return v;
+}
+#endif
 inline void give_registers() {}
 
 /* Whoever asks for more than the block started with waits for ever. */
@@ -28,7 +42,7 @@ inline void take_registers()
 
 inline void arrive(shared_at at, unsigned int rank)
 {
-    emulated::arrive(CLUSTER_BLOCKS > 1 ? rank : emulated::rank_now(), at);
+    emulated::arrive(SHARING_BLOCKS > 1 ? rank : emulated::rank_now(), at);
 }
 
 inline void expect_map(const tensor_map *) {}

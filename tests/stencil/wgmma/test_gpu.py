@@ -78,6 +78,22 @@ def test_slices_of_k_compute_the_product(hopper: LiveDevice, name: str) -> None:
         run.check(Case(2000, 1000, 70))
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_slices_within_a_cluster_compute_the_product(hopper: LiveDevice, name: str) -> None:
+    """More steps than slices, and fewer."""
+    for trans in ("TN", "NN") if PLAIN[name].either_order else ("TN",):
+        of = variant(trans, PLAIN[name])
+        space = FAMILY.space(of, hopper.spec)
+        starts = [x for x in FAMILY.starts(of, hopper.spec) if "cluster_k" in x and x in space]
+        assert len(starts) > 3
+        for config in (*starts, starts[0].replace(cluster_k=8)):
+            run = Run(hopper, config, of)
+            run.check(Case(515, 389, 2331, 2, -1, padding=1, padding_c=3))
+            run.check(Case(30, 20, 20000, offset_c=1))
+            run.check(Case(300, 200, 0, beta=2))
+            run.check(Case(2000, 1000, 70))
+
+
 @pytest.mark.parametrize("apart", range(8))
 def test_columns_of_two_byte_results_may_begin_anywhere(hopper: LiveDevice, apart: int) -> None:
     of = variant("NT", EVERY["bf16"])

@@ -71,6 +71,12 @@ TREE_REDUCTION = Parameter(
     "more blocks wait for others",
     unnamed=0,
 )
+CLUSTER_K = Parameter(
+    "cluster_k",
+    (1, 2, 4, 8),
+    "split-K within a cluster: blocks that share the steps along k of one tile of C",
+    "the parts of C pass through shared memory; fewer steps for each block",
+)
 PARALLEL_SPLIT_K = Parameter(
     "parallel_split_k",
     (0, 1),
@@ -100,12 +106,7 @@ def grid() -> tuple[Parameter, ...]:
             "after another; 0: one band",
             "tall bands read B's tiles anew, flat ones A's",
         ),
-        Parameter(
-            "cluster_k",
-            (1, 2, 4, 8),
-            "split-K within a cluster: blocks that share the steps along k of one tile of C",
-            "the parts of C pass through shared memory; fewer steps for each block",
-        ),
+        CLUSTER_K,
         Parameter(
             "persistent",
             (0, 1),

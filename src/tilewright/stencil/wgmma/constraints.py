@@ -113,6 +113,15 @@ def _slices(*, whole: bool) -> tuple[Constraint, ...]:
             "blocks of a cluster bring each other's operands, so they would need equal slices",
             "divisibility",
         ),
+        Constraint(
+            "slices within a cluster",
+            lambda cluster_k, cluster_m, cluster_n, multiprocessors, parallel_split_k: (
+                (cluster_k == 1)
+                | ((cluster_m * cluster_n == 1) & (multiprocessors + parallel_split_k == 0))
+            ),
+            "blocks that share a tile's steps have no other tile, and bring no others' operands",
+            "divisibility",
+        ),
     )
 
 
@@ -271,6 +280,18 @@ def _hardware(
             "hardware",
         ),
     ]
+    stage = arithmetic.parts * arithmetic.element_bytes
+    found.append(
+        Constraint(
+            "sums of a cluster",
+            lambda cluster_k, block_m, block_n, block_k, stages: (
+                (cluster_k == 1)
+                | (4 * block_m * block_n <= stages * stage * block_k * (block_m + block_n))
+            ),
+            "a block's sums lie where its stages were until another one has added them up",
+            "hardware",
+        )
+    )
     if memory is not None:
         found.append(
             Constraint(

@@ -61,6 +61,9 @@
  * Without TMA all threads of the producer bring operands, whose columns may begin anywhere
  * (by_threads.cuh; cp_async.cuh, of 32 bits).
  *
+ * With CLUSTER_K blocks of a cluster have slices of k of one tile, and add them up in shared memory
+ * (cluster_k.cuh); they bring no operands for each other then, and go after that tile.
+ *
  * With TRIANGLE they go through the tiles of one triangle of C (triangle.cuh).
  *
  * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
@@ -102,7 +105,7 @@
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
     ELEMENTS_OF_ARGUMENTS
-    const unsigned int rank = cluster_rank();
+    const unsigned int rank = sharing_rank();
     const shared_at arena = shared_memory();
     if (THREAD_ID == 0) {
 #if TMA
@@ -135,7 +138,11 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
             for (way on = way_of(all, 0, 1); is_there(on, all, PRODUCTS_OF_BLOCK);
                  go_on(&on, all, 1))
                 bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
-                           tile_at(m, n, on.tile, rank, IS_LOWER), 0, steps, bytes);
+                           tile_at(m, n, on.tile, rank, IS_LOWER), FIRST_STEP(steps), STEPS_OF_BLOCK(steps),
+                           bytes);
+#if CLUSTER_K > 1
+        cluster_barrier(); /* that of `add_up_cluster` */
+#endif
 #endif
     } else {
         take_registers();
@@ -163,11 +170,15 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
             accumulator sum[SUMS_OF_THREAD];
             if (PINGPONG)
                 wait_for(turn_of(arena, turn), round);
-            multiply_tile(sum, arena, &at, rank, steps);
+            multiply_tile(sum, arena, &at, rank, STEPS_OF_BLOCK(steps));
             if (PINGPONG && THREAD_ID % 32 == 0)
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);
+#if CLUSTER_K > 1
+            if (!add_up_cluster(arena, sum))
+                break;
+#endif
             store_tile(C_OF(to, on.product), tile_at(m, n, on.tile, rank, IS_LOWER), sum);
         }
 #endif

@@ -21,11 +21,6 @@
 #if PARALLEL_SPLIT_K
 #define WORKSPACE_ARGUMENT , unsigned char *workspace
 
-/* Steps along k of a block. */
-struct slice {
-    unsigned int first, count;
-};
-
 /* The first sum of a block's part. */
 HELPER accumulator *part_at(unsigned char *workspace, isize block)
 {
@@ -35,14 +30,6 @@ HELPER accumulator *part_at(unsigned char *workspace, isize block)
 struct ALIGNED(8) pair_of_sums {
     accumulator e[2];
 };
-
-/* Steps along k of a slice: what is left of equal ones the first have. */
-HELPER slice slice_of(unsigned int steps, unsigned int number, unsigned int slices)
-{
-    const unsigned int each = steps / slices, left = steps % slices;
-    const slice found = {each * number + (number < left ? number : left), each + (number < left)};
-    return found;
-}
 
 #if ROWS_OF_A
 /* Leave this thread's sums: four lanes write two sectors. */

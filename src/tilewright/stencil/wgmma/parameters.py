@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, block_sides
+from tilewright.stencil.asynchronous.parameters import CLUSTER_K, PARALLEL_SPLIT_K, block_sides
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, WHOLE_RESULTS, Arithmetic
 
 __all__ = ["parameters"]
@@ -33,6 +33,8 @@ def parameters(
         *_tiles(arithmetic, rows_of_a),
         *_pipeline(arithmetic),
         *_grid(multiprocessors),
+        PARALLEL_SPLIT_K,
+        _cluster_k(arithmetic),
         _copies(arithmetic),
     )
 
@@ -120,6 +122,12 @@ def _copies(arithmetic: Arithmetic) -> Parameter:
     )
 
 
+def _cluster_k(arithmetic: Arithmetic) -> Parameter:
+    """Return how many blocks share a tile's steps along k: one but of whole operands."""
+    values = CLUSTER_K.values if arithmetic.is_plain else (1,)
+    return replace(CLUSTER_K, values=values, unnamed=1)
+
+
 def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
     own = () if multiprocessors <= 1 else (multiprocessors,)
     return (
@@ -148,5 +156,4 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
             "persistent: a block that is late has no other to take its work",
         ),
-        PARALLEL_SPLIT_K,
     )

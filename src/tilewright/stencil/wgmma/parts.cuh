@@ -7,6 +7,7 @@
 #include "wgmma/tiles.cuh"
 #include "wgmma/produce.cuh"
 #include "wgmma/multiply.cuh"
+#include "wgmma/cluster_k.cuh"
 #include "wgmma/epilogue.cuh"
 #include "wgmma/store.cuh"
 #include "wgmma/residues.cuh"

@@ -77,7 +77,7 @@ HELPER void bring_tile(const operand *a, const operand *b, int matrix_a, int mat
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         const shared_at stage = stage_at(arena, at->stage), full = full_of(arena, at->stage);
         /* Asked for anew: a producer has few registers. */
-        const unsigned int rank = cluster_rank();
+        const unsigned int rank = sharing_rank();
         const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
         /* Blocks with our rows of C, every CLUSTER_M-th; blocks with our columns, side by side. */
         unsigned int same_m = 0;

@@ -123,6 +123,9 @@ HELPER unsigned int cluster_rank(void)
     return rank;
 }
 
+/* Its number among those that bring each other's operands. */
+HELPER unsigned int sharing_rank(void) { return SHARING_BLOCKS > 1 ? cluster_rank() : 0; }
+
 /* A number that all lanes of a warp have: compilers see that none goes another way by it. */
 HELPER unsigned int of_whole_warp(unsigned int v)
 {
@@ -165,7 +168,7 @@ HELPER void take_registers(void)
  * scope is the block's; the cluster's would be a fence of all memory in every step. */
 HELPER void arrive(shared_at barrier, unsigned int rank)
 {
-    if (CLUSTER_BLOCKS > 1)
+    if (SHARING_BLOCKS > 1)
         asm volatile("{\n\t.reg .b32 there;\n\t"
                      "mapa.shared::cluster.u32 there, %0, %1;\n\t"
                      "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
@@ -175,6 +178,47 @@ HELPER void arrive(shared_at barrier, unsigned int rank)
     else
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+
+/* ---- sums of a cluster's blocks ---- */
+
+#if CLUSTER_K > 1
+/* All consumers are here; barrier 0 is the block's. */
+HELPER void consumers_barrier(void)
+{
+    asm volatile("barrier.sync 1, %0;" ::"n"(CONSUMERS * GROUP) : "memory");
+}
+
+HELPER void put_sums(shared_at to, sums_of_chunk v)
+{
+#if ELEMENT == ELEMENT_S8
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.e[0]), "r"(v.e[1]),
+                 "r"(v.e[2]), "r"(v.e[3])
+                 : "memory");
+#else
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.e[0]), "f"(v.e[1]),
+                 "f"(v.e[2]), "f"(v.e[3])
+                 : "memory");
+#endif
+}
+
+/* Read from the same place of another block of the cluster. */
+HELPER sums_of_chunk read_sums_of(unsigned int rank, shared_at at)
+{
+    sums_of_chunk v;
+    shared_at there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+#if ELEMENT == ELEMENT_S8
+    asm volatile("ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.e[0]), "=r"(v.e[1]), "=r"(v.e[2]), "=r"(v.e[3])
+                 : "r"(there));
+#else
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.e[0]), "=f"(v.e[1]), "=f"(v.e[2]), "=f"(v.e[3])
+                 : "r"(there));
+#endif
+    return v;
+}
+#endif
 
 /* ---- the copy engine ---- */
 

@@ -202,6 +202,7 @@ class Wgmma(Stencil):
             resident=take("min_blocks"),
             cluster_m=take("cluster_m"),
             cluster_n=take("cluster_n"),
+            cluster_k=config.integer("cluster_k", 1),
             persistent=take("multiprocessors") > 0,
             split_k=split_k,
             tma=_by_tma(config),
@@ -213,7 +214,8 @@ class Wgmma(Stencil):
     def batches(self, config: Config, variant: Variant) -> bool:
         """Whether blocks compute whole tiles, of operands in one part."""
         made = self.arithmetic(variant)
-        whole = not config.get("parallel_split_k", 0) and not made.triangle
+        cut = config.get("parallel_split_k", 0) or config.integer("cluster_k", 1) > 1
+        whole = not cut and not made.triangle
         return whole and made.parts == 1
 
     def batched_arguments(
@@ -267,7 +269,8 @@ class Wgmma(Stencil):
             return None
         if config.integer("pingpong"):
             return None
-        return Config(self.name, {**config, "cluster_m": 1, "cluster_n": 1, "multiprocessors": 0})
+        alone = {"cluster_m": 1, "cluster_n": 1, "multiprocessors": 0}
+        return Config(self.name, {k: x for k, x in config.items() if k != "cluster_k"} | alone)
 
     def grouped_source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN

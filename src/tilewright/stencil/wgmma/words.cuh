@@ -13,6 +13,9 @@
 #ifndef PARALLEL_SPLIT_K
 #define PARALLEL_SPLIT_K 0
 #endif
+#ifndef CLUSTER_K
+#define CLUSTER_K 1
+#endif
 #ifndef TMA
 #define TMA 1
 #endif
@@ -77,7 +80,10 @@ typedef isize matrix_place;
 #define C_OF(to, product) (to)
 #endif
 
-#define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
+/* Blocks that bring each other's operands, and all of a cluster: those that share k share nothing
+ * else. */
+#define SHARING_BLOCKS (CLUSTER_M * CLUSTER_N)
+#define CLUSTER_BLOCKS (SHARING_BLOCKS * CLUSTER_K)
 /* Consumers that share a tile of C: all, or one where they ping-pong. */
 #define SHARERS (PINGPONG ? 1 : CONSUMERS)
 /* Threads of a warpgroup, the unit that the tensor cores are used by. */
