@@ -52,6 +52,14 @@ def test_either_storage_order_may_be_sliced(emulated: EmulatedDevice, trans: str
 
 
 @needs_compiler
+@pytest.mark.parametrize("name", thorough_but(["bf16"], ["bf16", "tf32"]))
+def test_threads_may_bring_the_slices(emulated: EmulatedDevice, name: str) -> None:
+    of, block_k = variant("TN", EVERY[name]), 128 // EVERY[name].element_bytes
+    config = small(of, emulated, cluster_k=2, tma=0, block_k=block_k, stages=4)
+    Run(emulated, config, of).check(Case(70, 133, 301, 2, 1, padding=1))
+
+
+@needs_compiler
 def test_operands_of_empty_products_are_not_read(emulated: EmulatedDevice) -> None:
     of = variant("TN", EVERY["f16"])
     run = Run(emulated, small(of, emulated, cluster_k=2), of)

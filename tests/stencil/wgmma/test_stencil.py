@@ -96,6 +96,7 @@ CHOICES = [
     {"cluster_m": 2, "cluster_n": 1, "multiprocessors": 78},
     {"cluster_m": 1, "cluster_n": 2, "swizzle_rows": 0},
     {"pingpong": 1, "multiprocessors": 78},
+    {"cluster_k": 2, "tma": 0, "stages": 4},
     {"cluster_m": 2, "cluster_n": 2, "stages": 3},
 ]
 

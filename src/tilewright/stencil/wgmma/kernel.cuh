@@ -138,8 +138,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
             for (way on = way_of(all, 0, 1); is_there(on, all, PRODUCTS_OF_BLOCK);
                  go_on(&on, all, 1))
                 bring_tile(&a, &b, MATRIX_A(on.product), MATRIX_B(on.product), arena, &at,
-                           tile_at(m, n, on.tile, rank, IS_LOWER), FIRST_STEP(steps), STEPS_OF_BLOCK(steps),
-                           bytes);
+                           tile_at(m, n, on.tile, rank, IS_LOWER), FIRST_STEP(steps),
+                           STEPS_OF_BLOCK(steps), bytes);
 #if CLUSTER_K > 1
         cluster_barrier(); /* that of `add_up_cluster` */
 #endif
