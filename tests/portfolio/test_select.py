@@ -205,6 +205,18 @@ def test_what_is_for_some_problems_is_picked_by_itself_whichever_file_has_its_ti
     assert best[far] <= 6e3
 
 
+def test_a_race_is_won_by_what_is_not_the_fastest_of_what_was_timed():
+    of = Variant.of(Problem(1, 1, 1, "s"))
+    streams = next(iter(stencil("skinny").space(of, H100)))
+    timed, raced = Problem(900, 4, 512, "s"), Problem(4096, 4, 512, "s")
+    slow = Case((timed,), (STARTS[0], streams), np.array([[5e3, 6e3]]), {raced: (streams, 4e3)})
+    alone = Case((timed,), (streams,), np.array([[6e3]]), {raced: (STARTS[0], 4e3)})
+    for case, winner in ((slow, streams), (alone, STARTS[0])):
+        chosen = select(_measured({of: case}), H100)
+        won = {x.kernel.config: x.kernel.won for x in chosen if x.kernel.variant == of}
+        assert won[winner] == {(4096, 4, 512): 4e3}
+
+
 def test_what_takes_columns_that_are_not_aligned_is_picked_by_itself():
     wgmma, of = stencil("wgmma"), Variant.of(Problem(1, 1, 1, "bf16", "T", "N"))
     starts = wgmma.starts(of, H100)

@@ -103,7 +103,7 @@ def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
 def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
     """Yield layers of language models: rows of tokens times weights, in either storage order.
 
-    Two thirds have 256 tokens at most, as many as are decoded at once.
+    Two thirds are drawn of up to 256 tokens, as many as are decoded at once.
     """
     rng = np.random.default_rng(seed)
     for number in itertools.count():

@@ -138,8 +138,9 @@ class Measured:
     arithmetic: str = ""
 
     def of(self, is_one: Callable[[Config], bool]) -> Measured:
-        """Return the times of some configs alone."""
-        return replace(self, cases={of: case.of(is_one) for of, case in self.cases.items()})
+        """Return the times of some configs alone, without variants that have none of them."""
+        cases = {of: case.of(is_one) for of, case in self.cases.items()}
+        return replace(self, cases={of: x for of, x in cases.items() if x.configs or x.won})
 
 
 def read_measured(path: Path, letter: str = "") -> Measured:

@@ -150,7 +150,11 @@ def _by_problems(measured: Measured, others: Sequence[Measured]) -> list[Measure
     def of(kind: str, one: Measured) -> Measured:
         return one.of(lambda config: takes[config] == kind)
 
-    return [of("", measured), *(joined([of(kind, one) for one in files]) for kind in some)]
+    found = [of("", measured)]
+    for kind in some:
+        of_kind = [of(kind, one) for one in files]
+        found.append(joined([one for one in of_kind if one.cases]))
+    return found
 
 
 def _problems_of(config: Config) -> str:
@@ -222,16 +226,17 @@ def _kind(
     """
     plain = _without_conjugates(variant)
     case = measured.cases.get(plain)
-    case = None if case is None else _of_what_they_are_for(case)
-    if case is None or not len(case.problems):
+    if case is None:
         return None
+    case = _of_what_they_are_for(case)
     best = _best_beside(rivals, case, measured.multiprocessors)
     best |= {x: min(ns, best[x]) for x, ns in (beside.best if beside else {}).items() if x in best}
-    picked_for = _where_faster(case, beside)
-    if not len(picked_for.problems):
-        return None
-    columns = pick(picked_for.ns, mean, most, limit or _limit(case, variant))
+    picked_for, columns = _where_faster(case, beside), tuple[int, ...]()
+    if len(picked_for.problems):
+        columns = pick(picked_for.ns, mean, most, limit or _limit(case, variant))
     made = _of_variant(measured, variant, case, best, columns)
+    if not made:
+        return None
     cases = [_of_what_they_are_for(one.cases[plain]) for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
@@ -286,7 +291,7 @@ def _of_variant(
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
         kernels[unscheduled(config)] = _selected(variant, config, faster, costs)
     if not _is_rare(variant):
-        _add_winners(measured, variant, kernels)
+        _add_winners(measured, variant, kernels, best)
     return list(kernels.values())
 
 
@@ -363,7 +368,10 @@ def _selected(
     return Selected(kernel, faster.level if faster is not None else 0)
 
 
-def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Selected]) -> None:
+def _add_winners(
+    measured: Measured, variant: Variant, kernels: dict[Config, Selected],
+    beside: Mapping[Problem, float],
+) -> None:  # fmt: skip
     """Add what won races of exactly one size; note where a kernel that is there did.
 
     One that was timed at these sizes alone serves them alone.  Costs guessed from a kernel like it
@@ -372,7 +380,7 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Sel
     case = measured.cases.get(variant)
     if case is None:
         return
-    best = case.best
+    best = {**case.best, **beside}
     for problem, (config, ns) in case.won.items():
         base = unscheduled(config)
         if base not in kernels:

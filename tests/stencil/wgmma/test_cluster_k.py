@@ -98,10 +98,16 @@ def test_such_blocks_have_one_tile_and_share_nothing_else() -> None:
     alone = {"cluster_m": 1, "cluster_n": 1, "multiprocessors": 0, "cluster_k": 4}
     config = FAMILY.default(of, HOPPER).replace(**alone)
     assert config in space
-    for changes in ({"cluster_n": 2}, {"multiprocessors": 132}, {"parallel_split_k": 1}):
+    for name, value in (
+        ("cluster_n", 2), ("multiprocessors", 132), ("parallel_split_k", 1), ("pingpong", 1),
+    ):  # fmt: skip
+        changes = {name: value}
         with pytest.raises(ValueError, match="slices "):
             space.config({**config, **changes}, kinds=("divisibility",))
     assert not FAMILY.batches(config, of)
+    large = {"block_m": 128, "instruction_m": 128, "block_n": 256, "stages": 2}
+    with pytest.raises(ValueError, match="sums of a cluster"):
+        space.config({**config, **large}, kinds=("hardware",))
     grouped = FAMILY.grouped_config(config, of)
     assert grouped is not None
     assert "cluster_k" not in grouped

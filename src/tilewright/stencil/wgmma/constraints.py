@@ -115,11 +115,13 @@ def _slices(*, whole: bool) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "slices within a cluster",
-            lambda cluster_k, cluster_m, cluster_n, multiprocessors, parallel_split_k: (
+            lambda cluster_k, cluster_m, cluster_n, multiprocessors, parallel_split_k, pingpong: (
                 (cluster_k == 1)
                 | ((cluster_m * cluster_n == 1) & (multiprocessors + parallel_split_k == 0))
+                & (pingpong == 0)
             ),
-            "blocks that share a tile's steps have no other tile, and bring no others' operands",
+            "blocks that share a tile's steps have no other tile, bring no others' operands, and"
+            " all of their consumers add up",
             "divisibility",
         ),
     )

@@ -182,7 +182,8 @@ HELPER void arrive(shared_at barrier, unsigned int rank)
 /* ---- sums of a cluster's blocks ---- */
 
 #if CLUSTER_K > 1
-/* All consumers are here; barrier 0 is the block's. */
+/* All consumers are here.  Barrier 0 is the block's; 1 is that of a group, too, which stores C: a
+ * block that comes here stores nothing. */
 HELPER void consumers_barrier(void)
 {
     asm volatile("barrier.sync 1, %0;" ::"n"(CONSUMERS * GROUP) : "memory");
