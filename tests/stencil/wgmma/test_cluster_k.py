@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tests.stencil.contract import thorough_but
+from tests.stencil.contract import faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import EVERY, FAMILY, PLAIN, Case, Run, drawn, small, variant
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.stencil import Source
 from tilewright.stencil.wgmma import Wgmma
 from tilewright.tuning.verify import WrongResultError
 
@@ -81,15 +77,10 @@ FAULTS = {
 @needs_compiler
 @pytest.mark.parametrize("fault", thorough_but(["the last block is forgotten"], FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    class Faulty(Wgmma):
-        def source(self, *arguments: Any) -> Source:
-            made = super().source(*arguments)
-            assert FAULTS[fault][0] in made.text
-            return replace(made, text=made.text.replace(*FAULTS[fault]))
-
     of = variant("TN", EVERY["f16-f32"])
+    wrong = faulty(Wgmma, *FAULTS[fault])
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, small(of, emulated, cluster_k=2), of, Faulty()).check(Case(70, 133, 1000))
+        Run(emulated, small(of, emulated, cluster_k=2), of, wrong).check(Case(70, 133, 1000))
 
 
 def test_such_blocks_have_one_tile_and_share_nothing_else() -> None:

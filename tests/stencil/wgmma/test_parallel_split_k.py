@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tests.stencil.contract import cut, thorough_but
+from tests.stencil.contract import cut, faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma.harness import EVERY, FAMILY, Case, Run, drawn, small, variant
 from tests.stencil.wgmma.test_cuda import check
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.stencil import Source
 from tilewright.stencil.wgmma import Arithmetic, Wgmma
 from tilewright.tuning.verify import WrongResultError
 
@@ -93,15 +89,10 @@ FAULTS = {
 @needs_compiler
 @pytest.mark.parametrize("fault", thorough_but(["parts overlap"], FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    class Faulty(type(cut(Wgmma, 11))):  # type: ignore[misc]
-        def source(self, *arguments: Any) -> Source:
-            made = super().source(*arguments)
-            assert FAULTS[fault][0] in made.text
-            return replace(made, text=made.text.replace(*FAULTS[fault]))
-
     of = variant("TN", EVERY["f16-f32"])
+    wrong = faulty(type(cut(Wgmma, 11)), *FAULTS[fault])
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, small(of, emulated, **SLICED), of, Faulty()).check(Case(70, 133, 1000))
+        Run(emulated, small(of, emulated, **SLICED), of, wrong).check(Case(70, 133, 1000))
 
 
 # Of f16's starts the last third has the most sums a thread, two blocks at once, and no boxes.
