@@ -59,6 +59,10 @@ _BATCHES_MEAN, _BATCHES_MOST = 0.001, 0.03
 _BATCH_CONFIGS, _BATCH_INSTANCES = 10, 8
 
 
+# What most configs are for (`_problems_of`).
+_ALL = "all"
+
+
 @dataclass(frozen=True)
 class Selected:
     """A kernel whose instances are still to be compiled.
@@ -116,14 +120,15 @@ def select(
         Times of batches, of configs for these (`tilewright.portfolio.measure_batches`): those for
         columns that are not aligned are picked by themselves.
     """
-    found, many = [], _by_alignment(batches)
-    measured, *for_some = _by_problems(measured, others)
+    found, many = [], _by_problems(batches).values()
+    for_some = _by_problems((measured, *others))
+    measured = for_some.pop(_ALL, replace(measured, cases={}))
     for variant in variants_with_conjugates(measured.precision):
         first = _kind(measured, variant, mean, most, more)
         rivals = [] if first is None else [x.kernel for x in first.selected if x.kernel.costs]
         beside = measured.cases.get(_without_conjugates(variant))
         kinds = [first]
-        for other in for_some:
+        for other in for_some.values():
             kinds.append(_kind(other, variant, 0.0, 0.0, (), rivals=rivals, beside=beside))
         some = [one for one in kinds if one is not None]
         if some:
@@ -139,40 +144,25 @@ def select(
     return found
 
 
-def _by_problems(measured: Measured, others: Sequence[Measured]) -> list[Measured]:
-    """Return times of what takes all problems, and then of what takes some, each by itself."""
-    files = (measured, *others)
+def _by_problems(files: Sequence[Measured]) -> dict[str, Measured]:
+    """Return the times in some files by what `_problems_of` says of the configs."""
     cases = [case for one in files for case in one.cases.values()]
     every = {x for case in cases for x in (*case.configs, *(won for won, _ in case.won.values()))}
-    takes = {one: _problems_of(one) for one in every}
-    some = sorted({*takes.values()} - {""})
+    problems = {one: _problems_of(one) for one in every}
 
-    def of(kind: str, one: Measured) -> Measured:
-        return one.of(lambda config: takes[config] == kind)
+    def of(kind: str) -> list[Measured]:
+        some = [one.of(lambda config: problems[config] == kind) for one in files]
+        return [one for one in some if one.cases]
 
-    found = [of("", measured)]
-    for kind in some:
-        of_kind = [of(kind, one) for one in files]
-        found.append(joined([one for one in of_kind if one.cases]))
-    return found
+    return {kind: joined(of(kind)) for kind in sorted({*problems.values()})}
 
 
 def _problems_of(config: Config) -> str:
-    """Return what says which problems a config is for; nothing of one for all."""
+    """Return what says which problems a config is for."""
     family = stencil(config.stencil)
     if family.shapes:
         return config.stencil
-    return "any alignment" if family.geometry(config).reads_unaligned else ""
-
-
-def _by_alignment(batches: Sequence[Measured]) -> list[Measured]:
-    """Return times of batches, those of configs for aligned columns together, and all others."""
-    kinds: dict[bool, list[Measured]] = {}
-    for one in batches:
-        configs = next(iter(one.cases.values())).configs
-        unaligned = any(stencil(x.stencil).geometry(x).reads_unaligned for x in configs)
-        kinds.setdefault(unaligned, []).append(one)
-    return [joined(some) for some in kinds.values()]
+    return "any alignment" if family.geometry(config).reads_unaligned else _ALL
 
 
 def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> list[Selected]:
@@ -229,8 +219,7 @@ def _kind(
     if case is None:
         return None
     case = _of_what_they_are_for(case)
-    best = _best_beside(rivals, case, measured.multiprocessors)
-    best |= {x: min(ns, best[x]) for x, ns in (beside.best if beside else {}).items() if x in best}
+    best = _best_beside(rivals, beside, case, measured.multiprocessors)
     picked_for, columns = _where_faster(case, beside), tuple[int, ...]()
     if len(picked_for.problems):
         columns = pick(picked_for.ns, mean, most, limit or _limit(case, variant))
@@ -244,10 +233,11 @@ def _kind(
 
 
 def _best_beside(
-    rivals: Sequence[PortfolioKernel], case: Case, multiprocessors: int
+    rivals: Sequence[PortfolioKernel], beside: Case | None, case: Case, multiprocessors: int
 ) -> dict[Problem, float]:
-    """Return the least time of each problem, measured or expected of a rival."""
-    best = case.best
+    """Return the least time of each problem, measured, also beside, or expected of a rival."""
+    others = {} if beside is None else beside.best
+    best = {problem: min(ns, others.get(problem, math.inf)) for problem, ns in case.best.items()}
     model = Model([one.geometry for one in rivals], np.array([one.costs for one in rivals]))
     for problem in best if rivals else ():
         expected = model.expected(problem, multiprocessors)
