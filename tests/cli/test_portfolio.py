@@ -145,6 +145,17 @@ def test_build_picks_compiles_and_packs(compiling, tmp_path, capsys):
     assert row["damaged"] == []
 
 
+def test_what_is_made_of_times_of_two_models_is_of_neither_alone(compiling, tmp_path):
+    """Its races are compared with none of a user's, whose device is one model."""
+    times = write_times(tmp_path)
+    other = tmp_path / "other.json"
+    other.write_text(times.read_text().replace(H100.name, "NVIDIA H200"))
+    assert built(tmp_path, "--times", str(other)) == 0
+    found = read_portfolio(tmp_path / "made", "c")
+    assert found.device == f"{H100.name}, NVIDIA H200"
+    assert found.measured_on != (H100.name, H100.multiprocessors)
+
+
 def test_build_goes_on_where_it_stopped(compiling, tmp_path, capsys):
     write_times(tmp_path)
     assert built(tmp_path, "--seconds", "0") == 1

@@ -35,9 +35,9 @@ OutputOption = Annotated[Path | None, output_option("File to write: .csv, else J
 
 # What a benchmark may read, by the names of `Benchmark.options`.
 _READ: dict[str, Any] = {
-    "precision": (str, typer.Option("--precision", help="As of a sweep, with commas.")),
+    "precision": (str, typer.Option("--precision", help="Precisions and accuracies, with commas.")),
     "trans": (str, typer.Option("--trans", help="NN, NT, TN, TT with commas, or all.")),
-    "size": (str, typer.Option("--size", help="As of a sweep; its own by default.")),
+    "size": (str, typer.Option("--size", help="Sizes, or a kind of shapes; its own by default.")),
     "seed": (int, typer.Option("--seed", min=0, help="Of what is drawn.")),
     "count": (int, typer.Option("--count", min=1, help="How many shapes, or cases, are drawn.")),
 }

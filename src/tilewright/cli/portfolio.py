@@ -202,11 +202,16 @@ def loss(
 
 @app.command()
 def measure(
-    name: NameArgument,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A precision; or a product in parts or with an epilogue: fp16x3, bf16-epilogue."
+        ),
+    ],
     output: Annotated[
         Path, output_option("The file of times to write.", rb'\{"precision": .*"cases": \{')
     ],
-    device: DeviceOption = None,
+    device: Annotated[str | None, typer.Option("--device", help="A device here.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,

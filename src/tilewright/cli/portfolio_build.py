@@ -116,8 +116,10 @@ def build(
             raise ValueError(f"portfolio {name!r} has no times; give --times, or tune first")
         measured = every[0]
         instances = instances_of(selected)
+        # Races of several models are compared with none of the user's.
+        devices = ", ".join(dict.fromkeys(one.device for one in every))
         base = Portfolio(
-            name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),
+            name, arch, devices, measured.compute_capability, measured.multiprocessors, (),
             copying=None if measured.copying is None else Copying(*measured.copying),
             made=measured.made,
         )  # fmt: skip

@@ -19,7 +19,7 @@ DeviceOption = Annotated[
     typer.Option("--device", help="A device here, or an architecture such as sm_90a."),
 ]
 NameArgument = Annotated[
-    str, typer.Argument(help="A precision's letter; of all 16-bit ones short; or passes.")
+    str, typer.Argument(help="A precision's letter; of tensor cores' arrays short; or passes.")
 ]
 
 NAMES = ("s", "d", "c", "z", "e", "f", "short", "passes")

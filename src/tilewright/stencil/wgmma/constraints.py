@@ -121,7 +121,7 @@ def _slices(*, whole: bool) -> tuple[Constraint, ...]:
                 & (pingpong == 0)
             ),
             "blocks that share a tile's steps have no other tile, bring no others' operands, and"
-            " all of their consumers add up",
+            " all consumers add up: multiprocessors=0, cluster_m=1, cluster_n=1, pingpong=0",
             "divisibility",
         ),
     )
