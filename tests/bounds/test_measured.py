@@ -14,8 +14,9 @@ from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
 from tilewright.serve.bound import bound
 
-# A CPU's clock may rise after it was measured: by so much on servers whose neighbours change.
-CLOCK = 1.1
+# A CPU's clock may rise after it was measured: on a server whose neighbours changed it was 1.104
+# times what it had been minutes before, and from base to turbo it is more.
+CLOCK = 1.25
 
 
 def test_nothing_that_is_measured_here_exceeds_the_bound(cpu):
