@@ -115,3 +115,8 @@ def test_wrong_usage_is_one_line(capsys, command, said):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_space_says_whose_parameters_it_shows(capsys):
+    assert run(["space", "--precision", "bf16", "--trans", "TN", "--arch", "sm_90a"]) == 0
+    assert capsys.readouterr().out.startswith("wgmma bf16tn on sm_90a\n")

@@ -17,6 +17,7 @@ from tilewright.cli.output import (
     emit_json,
     emit_lines,
     parse_size,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def command(
             }
         )
         return
+    say(f"{family.name} {variant} on {where}")
     show_parameters(space)
     show_funnel(funnel)
 
